@@ -1,0 +1,1 @@
+"""Pull-request bot: reads events, tells what failed, answers commands."""

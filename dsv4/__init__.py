@@ -1,0 +1,1 @@
+"""DeepSeek-V4 in Paddle: model, training loop, alignment. Stands alone."""

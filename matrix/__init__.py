@@ -1,0 +1,1 @@
+"""Test-matrix runner: spec, plan, engines, records, triage, reports."""

@@ -1,0 +1,1 @@
+"""Losses, times and memory against recorded ones."""

@@ -1,0 +1,1 @@
+"""Where jobs run: on this host, on Slurm, in GitHub Actions."""

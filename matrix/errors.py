@@ -1,0 +1,26 @@
+"""Errors that end a command. Each carries the exit code of the contract; none is ever shown as a traceback."""
+
+from __future__ import annotations
+
+
+class MatrixError(Exception):
+    """Base of the errors a user sees: one line of what was wrong, and perhaps one line of advice."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, advice: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+
+class UsageError(MatrixError):
+    """Wrong use or a bad spec: the user can mend it."""
+
+    exit_code = 2
+
+
+class ToolError(MatrixError):
+    """The tool or its environment failed: no engine, no network, a locked database."""
+
+    exit_code = 3

@@ -1,0 +1,1 @@
+"""Is what a job left behind sound?"""

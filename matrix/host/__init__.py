@@ -1,0 +1,1 @@
+"""This host: its cards, leases on them, supervisors of process trees."""

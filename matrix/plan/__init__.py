@@ -1,0 +1,1 @@
+"""Which job next, and on which cards."""

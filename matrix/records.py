@@ -1,0 +1,196 @@
+"""The record of a run (`run.json`, schema run/1) and the one function that moves a job from a status to the next."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from matrix.errors import ToolError
+from matrix.triage.model import Cause
+
+
+class Status(StrEnum):
+    """States of a job. The first two are only seen while a run goes on."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    BLOCKED = "blocked"
+    SKIPPED = "skipped"
+    ERROR = "error"
+
+
+BAD = frozenset({Status.FAILED, Status.TIMEOUT, Status.CANCELLED, Status.BLOCKED, Status.ERROR})
+FINAL = frozenset(Status) - {Status.PENDING, Status.RUNNING}
+
+_MOVES: dict[Status, frozenset[Status]] = {
+    Status.PENDING: frozenset({Status.RUNNING, Status.BLOCKED, Status.SKIPPED, Status.CANCELLED, Status.ERROR}),
+    Status.RUNNING: frozenset(
+        {Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.CANCELLED, Status.ERROR, Status.PENDING}
+    ),
+    # A re-run takes a finished job up again.
+    **{s: frozenset({Status.PENDING}) for s in FINAL},
+}
+
+VerdictValue = Literal["this-change", "base", "infra", "flaky", "follows", "gate", "cannot-tell"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_enum_values=False)
+
+
+class CardRecord(_Model):
+    """A card as it was leased."""
+
+    uuid: str
+    index: int
+    model: str
+
+
+class Fact(_Model):
+    """Something that was observed, with where it was observed."""
+
+    key: str
+    value: Any
+    source: str | None = None
+
+
+class Verdict(_Model):
+    """Whose failure it is, and what was compared in order to say so."""
+
+    value: VerdictValue = "cannot-tell"
+    compared: list[str] = Field(default_factory=list)
+    likelihood: float | None = None
+
+
+class Attempt(_Model):
+    """One try of a job."""
+
+    n: int
+    started: str
+    ended: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    status: Status | None = None
+    cards: list[CardRecord] = Field(default_factory=list)
+    log: str
+    causes: list[Cause] = Field(default_factory=list)
+    peak_memory: int | None = None  # bytes, of the whole tree
+
+
+class JobRecord(_Model):
+    """All that is known of a job in this run."""
+
+    name: str
+    suite: str
+    status: Status = Status.PENDING
+    allowed: bool = False
+    blocked_by: list[str] = Field(default_factory=list)
+    needs: list[str] = Field(default_factory=list)  # names of jobs
+    attempts: list[Attempt] = Field(default_factory=list)
+    facts: list[Fact] = Field(default_factory=list)
+    failing_tests: list[str] = Field(default_factory=list)
+    verdict: Verdict | None = None
+    reason: str | None = None  # why skipped, blocked, allowed or in error
+
+
+class SpecRef(_Model):
+    """Which matrix was run."""
+
+    path: str
+    sha256: str
+
+
+class RunRecord(_Model):
+    """A run: written whole after every change of state."""
+
+    schema_: Literal["run/1"] = Field("run/1", alias="schema")
+    id: str
+    spec: SpecRef
+    engine: str
+    host: str
+    commit: str | None = None
+    base: str | None = None
+    companions: dict[str, str] = Field(default_factory=dict)  # repository -> commit
+    started: str
+    ended: str | None = None
+    status: Status = Status.RUNNING
+    jobs: list[JobRecord] = Field(default_factory=list)
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    def job(self, name: str) -> JobRecord:
+        """Return the record of one job.
+
+        Raises:
+            KeyError: no job of that name in this run.
+
+        """
+        for record in self.jobs:
+            if record.name == name:
+                return record
+        raise KeyError(name)
+
+
+def move(job: JobRecord, to: Status, *, reason: str | None = None) -> None:
+    """Move a job to another status; every change of status in the program goes through here.
+
+    Raises:
+        ToolError: the move is not one of the legal ones.
+
+    """
+    if to not in _MOVES[job.status]:
+        raise ToolError(f"job {job.name!r} cannot go from {job.status} to {to}")
+    job.status = to
+    job.reason = reason
+
+
+def outcome(run: RunRecord) -> Status:
+    """Status of a whole run from those of its jobs; allowed failures do not count, and a run where nothing ran has failed."""
+    if any(j.status not in FINAL for j in run.jobs):
+        return Status.RUNNING
+    counted = [j.status for j in run.jobs if not j.allowed]
+    for status in (Status.CANCELLED, Status.ERROR):
+        if status in counted:
+            return status
+    if any(s in BAD for s in counted):
+        return Status.FAILED
+    return Status.PASSED if any(j.status in (Status.PASSED, *BAD) for j in run.jobs) else Status.FAILED
+
+
+def save(run: RunRecord, path: Path) -> None:
+    """Replace run.json whole (write, fsync, rename), so that a killed runner leaves a readable one."""
+    tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with tmp.open("w", encoding="utf-8") as f:
+        f.write(run.model_dump_json(indent=1))
+        f.write("\n")
+        f.flush()
+        os.fsync(f.fileno())
+    tmp.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def load(path: Path) -> RunRecord:
+    """Read a run.json.
+
+    Raises:
+        ToolError: the file is not there or is not a run/1 document.
+
+    """
+    try:
+        return RunRecord.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise ToolError(f"{path}: no such run", "matrix show lists the runs that are there") from None
+    except ValueError as e:
+        raise ToolError(f"{path}: not a run/1 record: {str(e).splitlines()[0]}") from None

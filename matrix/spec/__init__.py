@@ -1,0 +1,1 @@
+"""What a matrix is, how it is read, expanded and selected."""

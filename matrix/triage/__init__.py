@@ -1,0 +1,1 @@
+"""From a log to its causes: read, frames, scan, rank, signature."""
