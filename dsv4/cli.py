@@ -16,11 +16,11 @@ VERBS: dict[str, tuple[str, str]] = {}
 class LazyGroup(click.Group):
     """A click group that imports the module of a verb when the verb is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click
         """Verbs in the order in which the table lists them."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click
         """Import and return the command of one verb."""
         if cmd_name not in VERBS:
             return None
@@ -30,8 +30,9 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of verbs without importing any of them."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+        if VERBS:
+            with formatter.section("Verbs"):
+                formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -153,7 +153,10 @@ def move(job: JobRecord, to: Status, *, reason: str | None = None) -> None:
 
 
 def outcome(run: RunRecord) -> Status:
-    """Status of a whole run from those of its jobs; allowed failures do not count, and a run where nothing ran has failed."""
+    """Status of a whole run from those of its jobs.
+
+    Allowed failures do not count, and a run where nothing ran has failed.
+    """
     if any(j.status not in FINAL for j in run.jobs):
         return Status.RUNNING
     counted = [j.status for j in run.jobs if not j.allowed]

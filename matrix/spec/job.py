@@ -1,4 +1,4 @@
-"""A concrete job: what remains of the spec once parameters are expanded and shards are cut. Plain values, no behaviour."""
+"""A concrete job: what remains of the spec once parameters are expanded and shards are cut. Values only."""
 
 from __future__ import annotations
 

@@ -21,7 +21,10 @@ class Consequence(_Model):
 
 
 class Cause(_Model):
-    """One independent failure. Lines are 1-based and count newlines only; line is None where the runner itself is the witness."""
+    """One independent failure.
+
+    Lines are 1-based and count newlines only; `line` is None where the runner itself is the witness.
+    """
 
     category: str
     rule: str
