@@ -16,11 +16,11 @@ VERBS: dict[str, tuple[str, str]] = {}
 class LazyGroup(click.Group):
     """A click group that imports the module of a verb when the verb is used."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Verbs in the order in which the table lists them."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command of one verb."""
         if cmd_name not in VERBS:
             return None
