@@ -1,0 +1,144 @@
+"""Schema of `matrix/triage/rules/*.yaml`: a file holds one category of failure, its patterns and its page."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from string import Formatter
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+MARKER = "▶ "  # stands before the line of an example that a pattern must claim
+PatternId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+CategoryId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$")]
+Filled = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Role = Literal["cause", "consequence", "either"]
+
+
+class Where(StrEnum):
+    """What a line must be, by the structure of the log, before a pattern may claim it."""
+
+    ANY = "any"  # any line that the job printed (never a step's script text)
+    EXCEPTION = "exception"  # the last line of a traceback, `Class: message`, also as pytest's `E   ` line
+    ERROR_LINE = "error_line"  # a line that a tool prints as its error: compiler, pip, git, npm, a linter's finding
+    LAUNCHER = "launcher"  # what torchrun, paddle launch, Slurm or the shell says about a process that ended
+    SUMMARY = "summary"  # a closing table: pytest's short summary, coverage, a job's list of failures
+    EXIT = "exit"  # the runner's or the shell's word about an exit code or a limit
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Text(_Model):
+    """The same facts in English and in Chinese."""
+
+    en: Filled
+    zh: Filled
+
+    @field_validator("zh")
+    @classmethod
+    def _is_chinese(cls, value: str) -> str:
+        if not re.search(r"[\u4e00-\u9fff]", value):
+            raise ValueError("no Chinese in it: write the same facts in Chinese")
+        return value
+
+
+class Steps(_Model):
+    """What to do, one step an entry, in both languages."""
+
+    en: tuple[Filled, ...] = Field(min_length=1)
+    zh: tuple[Filled, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _same_number(self) -> Steps:
+        if len(self.en) != len(self.zh):
+            raise ValueError(
+                f"{len(self.en)} steps in English, {len(self.zh)} in Chinese: write the same steps in both"
+            )
+        return self
+
+
+class PatternSpec(_Model):
+    """One wording of a failure.
+
+    `regex` is searched in one cleaned line (no ANSI codes, runner timestamp, rank prefix or pytest `E   `), or with
+    `block` in the text of a whole traceback or error block; then the claimed line is the one where the group `at`
+    starts, or else the match.
+    """
+
+    id: PatternId
+    regex: Filled
+    confidence: float = Field(0.9, gt=0.0, le=1.0)
+    where: Where = Where.ANY
+    block: bool = False
+    priority: int = Field(50, ge=0, le=100)  # between patterns that claim one line, the higher wins
+    unless: Filled | None = None  # the line (or block) is not claimed if this is found in it
+    after: Filled | None = None  # an earlier line of the same log or rank must match this
+    prefilter: bool = False  # uses look-around or back-references: the scanner only narrows, `re` decides
+    role: Role | None = None  # where this wording differs from its category
+    fix: Text | None = None  # a more exact sentence than the category's
+
+    @field_validator("regex", "unless", "after")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                compiled = re.compile(value)
+            except re.error as e:
+                raise ValueError(f"not a regular expression: {e}") from e
+            if compiled.search(""):
+                raise ValueError("matches the empty line, so it would match every line")
+        return value
+
+
+class Examples(_Model):
+    """Texts a rule must claim (the line marked by MARKER) and texts it must leave alone."""
+
+    match: tuple[Filled, ...] = Field(min_length=1)
+    no_match: tuple[Filled, ...] = Field(min_length=1)
+
+    @field_validator("match")
+    @classmethod
+    def _marked(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for text in texts:
+            if sum(line.startswith(MARKER) for line in text.splitlines()) != 1:
+                raise ValueError(f"mark the one line to be claimed with {MARKER!r}: {text.splitlines()[0][:60]!r}")
+        return texts
+
+
+class Rule(_Model):
+    """One category of failure: a file of the same name, and a page of the documentation."""
+
+    category: CategoryId
+    title: Text
+    what: Text
+    why: Text
+    role: Role = "cause"
+    follows: tuple[CategoryId, ...] = ()  # categories that this one is usually a consequence of
+    captures: dict[str, Text] = Field(default_factory=dict)  # words for a capture that the matching pattern lacks
+    patterns: tuple[PatternSpec, ...] = Field(min_length=1)
+    fix: Text
+    steps: Steps
+    false_positives: Text
+    references: tuple[Annotated[str, StringConstraints(pattern=r"^https?://\S+$")], ...] = Field(min_length=1)
+    examples: Examples
+
+    @model_validator(mode="after")
+    def _fix_can_be_filled(self) -> Rule:
+        for pattern in self.patterns:
+            known = set(re.compile(pattern.regex).groupindex) | set(self.captures)
+            for text in (pattern.fix or self.fix).en, (pattern.fix or self.fix).zh:
+                missing = sorted(fields(text) - known)
+                if missing:
+                    raise ValueError(
+                        f"fix uses {{{missing[0]}}}, which pattern {pattern.id} does not capture: "
+                        f"add (?P<{missing[0]}>...) to it, or words for it under captures"
+                    )
+        return self
+
+
+def fields(template: str) -> set[str]:
+    """Names in braces of a fix sentence."""
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
