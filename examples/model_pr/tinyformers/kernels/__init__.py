@@ -1,0 +1,1 @@
+"""Kernels of the sparse attention, compiled by Numba."""
