@@ -8,6 +8,7 @@ import sys
 import click
 
 from dsv4.errors import Dsv4Error
+from dsv4.numerics.env import prepare
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {}
@@ -43,6 +44,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: maps errors to the exit codes of the contract."""
+    prepare()  # before any verb imports Paddle
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as e:

@@ -1,0 +1,118 @@
+"""Attention sub-layer: low-rank queries, one shared key/value head, compressed entries, grouped output (section 5)."""
+
+from __future__ import annotations
+
+import paddle
+from paddle import nn
+
+from dsv4.config import CSA, SLIDING, LossConfig, ModelConfig
+from dsv4.model import attention_plain as plain
+from dsv4.model.compressor import Compressor
+from dsv4.model.indexer import Indexer, choose_entries, index_scores, indexer_loss
+from dsv4.model.linear import Linear, new_parameter
+from dsv4.model.norm import RMSNorm, rms_norm
+from dsv4.model.rope import Rope, rope_tables
+from dsv4.model.trace import Trace, record
+from dsv4.numerics.policy import DtypePolicy
+
+
+class CoreAttention(nn.Layer):
+    """Holder of what Megatron keeps under `core_attention`: sink [H], compressor and indexer."""
+
+    def __init__(self, config: ModelConfig, ratio: int, policy: DtypePolicy) -> None:
+        super().__init__()
+        self.attn_sink = new_parameter(self, [config.num_heads], policy)
+        self.compressor = None if ratio == SLIDING else Compressor(config, config.head_dim, ratio, policy)
+        self.indexer = Indexer(config, ratio, policy) if ratio == CSA else None
+
+
+class Attention(nn.Layer):
+    """F(x) of the attention half of a layer.
+
+    q_c = RMSNorm(x W_qaᵀ); q = q_c W_qbᵀ as [B, S, H, d] → RMSNorm per head without weight → RoPE.
+    kv = RMSNorm(x W_kvᵀ) [B, S, d] → RoPE: key and value at once. Scale d^(-1/2).
+    o [B, S, H, d] → inverse RoPE at the query's position → g groups of H·d/g, each by its own matrix → W_ob.
+    Logits, softmax and weighted sum in the island dtype. Source: MG `deepseek_v4_hybrid_attention.py`;
+    HF `DeepseekV4Attention`.
+    """
+
+    def __init__(self, config: ModelConfig, losses: LossConfig, ratio: int, policy: DtypePolicy) -> None:
+        super().__init__()
+        self.config, self.losses, self.ratio, self.policy = config, losses, ratio, policy
+        D, q_rank, wide = config.hidden_size, config.q_lora_rank, config.num_heads * config.head_dim
+        self.linear_q_down_proj = Linear(D, q_rank, policy)
+        self.q_layernorm = RMSNorm(q_rank, config.rms_eps, policy)
+        self.linear_q_up_proj = Linear(q_rank, wide, policy)
+        self.linear_kv_proj = Linear(D, config.head_dim, policy)
+        self.kv_layernorm = RMSNorm(config.head_dim, config.rms_eps, policy)
+        self.core_attention = CoreAttention(config, ratio, policy)
+        g, rank = config.o_groups, config.o_lora_rank
+        self.linear_o_group_proj = new_parameter(self, [g * rank, wide // g], policy)
+        self.linear_proj = Linear(g * rank, D, policy)
+
+    def forward(
+        self, x_BSD: paddle.Tensor, trace: Trace | None = None, name: str = ""
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Return the output [B, S, D] and coeff · indexer loss (a scalar; 0 where there is no indexer)."""
+        B, S, _ = x_BSD.shape
+        H, d = self.config.num_heads, self.config.head_dim
+        rope = rope_tables(self.config, self.ratio, S, self.policy.dtype)
+        act = self.policy.act
+        qc = self.q_layernorm(self.linear_q_down_proj(x_BSD))
+        q = rms_norm(self.linear_q_up_proj(qc).reshape([B, S, H, d]), self.config.rms_eps)
+        q = act(rope.rotate(act(q)))
+        kv = act(rope.rotate(self.kv_layernorm(self.linear_kv_proj(x_BSD))))
+        o, loss = self._core(x_BSD, qc, q, kv, rope, trace, name)
+        o = act(rope.rotate(act(o), inverse=True))
+        return self.linear_proj(self._grouped(o.reshape([B, S, H * d]))), loss
+
+    def _grouped(self, o_BSw: paddle.Tensor) -> paddle.Tensor:
+        """Block-diagonal first half of the output projection: [B, S, H·d] → [B, S, g·rank]."""
+        B, S, wide = o_BSw.shape
+        g, rank = self.config.o_groups, self.config.o_lora_rank
+        w_gRi = self.policy.weight(self.linear_o_group_proj).reshape([g, rank, wide // g])
+        o_gTi = o_BSw.reshape([B * S, g, wide // g]).transpose([1, 0, 2])
+        out_gTR = paddle.matmul(o_gTi, w_gRi, transpose_y=True)
+        return self.policy.act(out_gTR.transpose([1, 0, 2]).reshape([B, S, g * rank]))
+
+    def _core(  # noqa: PLR0917
+        self,
+        x: paddle.Tensor,
+        qc: paddle.Tensor,
+        q: paddle.Tensor,
+        kv: paddle.Tensor,
+        rope: Rope,
+        trace: Trace | None,
+        name: str,
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Dense masks over [window keys; compressed entries]."""
+        B, S = x.shape[:2]
+        core, config = self.core_attention, self.config
+        nothing = paddle.zeros([], dtype=self.policy.dtype)
+        keys, mask = kv, plain.window_mask(S, config.window).unsqueeze(0)
+        entries = core.compressor(x, rope) if core.compressor else None
+        if entries is None:
+            return plain.attend(q, keys, mask, core.attn_sink, config.softmax_scale)[0], nothing
+        record(trace, f"{name}.compressed_kv", entries)
+        N = entries.shape[1]
+        seen = visible = plain.entry_mask(S, N, self.ratio).unsqueeze(0).expand([B, S, N])
+        if core.indexer:
+            scores = index_scores(*core.indexer.project(x, qc, rope))
+            topk = choose_entries(scores, 0, self.ratio, config.index_topk)
+            seen = plain.selection_mask(topk, N)
+            record(
+                trace, f"{name}.indexer.scores", paddle.where(visible, scores, paddle.full_like(scores, -float("inf")))
+            )
+            record(trace, f"{name}.indexer.topk", topk)
+        keys = paddle.concat([keys, entries], axis=1)
+        mask = paddle.concat([mask.expand([B, S, S]), seen], axis=-1)
+        o, a = plain.attend(q, keys, mask, core.attn_sink, config.softmax_scale)
+        if not core.indexer or not self.losses.indexer_loss_coeff:
+            return o, nothing
+        member = seen
+        if not self.losses.indexer_sparse_loss:
+            member = visible
+            dense = paddle.concat([mask[..., :S], visible], axis=-1)
+            a = plain.attend(q.detach(), keys.detach(), dense, core.attn_sink.detach(), config.softmax_scale)[1]
+        loss = indexer_loss(a[..., S:].sum(axis=2), scores, member)
+        return o, self.losses.indexer_loss_coeff * loss

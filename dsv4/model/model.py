@@ -1,0 +1,161 @@
+"""DeepSeek-V4: embedding, decoder, output matrix, MTP modules (section 1 of the specification)."""
+
+from __future__ import annotations
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from dsv4.config import LossConfig, ModelConfig
+from dsv4.model.hyper_connection import HyperHead
+from dsv4.model.init import initialize
+from dsv4.model.layer import DecoderLayer, LayerOutput
+from dsv4.model.linear import Linear, new_parameter
+from dsv4.model.losses import ModelOutput, masked_mean, token_losses
+from dsv4.model.mtp import MTPModule, shift_left
+from dsv4.model.norm import RMSNorm
+from dsv4.model.trace import Trace, record
+from dsv4.numerics.policy import DtypeName, DtypePolicy
+
+
+class Embedding(nn.Layer):
+    """Token id → n equal streams [B, S, n, D]. E [V, D], not tied to the output matrix."""
+
+    def __init__(self, config: ModelConfig, policy: DtypePolicy) -> None:
+        super().__init__()
+        self.config, self.policy = config, policy
+        self.word_embeddings = nn.Layer()
+        self.word_embeddings.weight = new_parameter(self, [config.vocab_size, config.hidden_size], policy)
+
+    def forward(self, tokens_BS: paddle.Tensor) -> paddle.Tensor:
+        """Return h [B, S, D]."""
+        return F.embedding(tokens_BS, self.policy.weight(self.word_embeddings.weight))
+
+    def streams(self, h_BSD: paddle.Tensor) -> paddle.Tensor:
+        """Copy h into n streams, not scaled."""
+        B, S, D = h_BSD.shape
+        return h_BSD.unsqueeze(2).expand([B, S, self.config.hc_mult, D])
+
+
+class Decoder(HyperHead):
+    """L decoder layers, final collapse, final norm."""
+
+    def __init__(self, config: ModelConfig, losses: LossConfig, policy: DtypePolicy) -> None:
+        super().__init__(config, policy)
+        self.layers = nn.LayerList(
+            [
+                DecoderLayer(config, losses, ratio, policy, name=f"layer{i}", hashed=i < config.num_hash_layers)
+                for i, ratio in enumerate(config.compress_ratios)
+            ]
+        )
+        self.final_layernorm = RMSNorm(config.hidden_size, config.rms_eps, policy)
+
+    def finish(self, X_BSnD: paddle.Tensor) -> paddle.Tensor:
+        """Collapse, then norm: [B, S, n, D] → [B, S, D]."""
+        return self.final_layernorm(self.collapse_streams(X_BSnD))
+
+
+class MTP(nn.Layer):
+    """Holder of the MTP modules, named as in Megatron."""
+
+    def __init__(self, config: ModelConfig, losses: LossConfig, policy: DtypePolicy) -> None:
+        super().__init__()
+        self.layers = nn.LayerList(
+            [
+                MTPModule(config, losses, ratio, policy, name="mtp" if k == 0 else f"mtp{k}")
+                for k, ratio in enumerate(config.mtp_compress_ratios)
+            ]
+        )
+
+
+class DeepseekV4(nn.Layer):
+    """The whole model; parameter names are Megatron's (section 14).
+
+    A pipeline stage can call the parts one by one: `embedding`, `decoder.layers[i]`, `decoder.finish`,
+    `head_loss`, `mtp.layers[k]`; `forward` does the same in order.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        losses: LossConfig | None = None,
+        dtype: DtypeName = "float32",
+        init_std: float = 0.02,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.config, self.losses, self.policy = config, losses or LossConfig(), DtypePolicy(dtype)
+        self.embedding = Embedding(config, self.policy)
+        self.decoder = Decoder(config, self.losses, self.policy)
+        self.output_layer = Linear(config.hidden_size, config.vocab_size, self.policy)
+        if config.mtp_layers:
+            self.mtp = MTP(config, self.losses, self.policy)
+        initialize(self.named_parameters(), config, init_std, seed)
+
+    def forward(
+        self,
+        tokens_BS: paddle.Tensor,
+        labels_BS: paddle.Tensor,
+        loss_mask_BS: paddle.Tensor | None = None,
+        trace: Trace | None = None,
+    ) -> ModelOutput:
+        """Losses of one micro-batch.
+
+        Ids are int64. Labels are the tokens one to the right; every position counts unless `loss_mask_BS` (belonging
+        to the labels) says otherwise.
+        """
+        mask = paddle.ones_like(labels_BS) if loss_mask_BS is None else loss_mask_BS
+        X = self.embedding.streams(self.embedding(tokens_BS))
+        outs: list[LayerOutput] = []
+        for layer in self.decoder.layers:
+            outs.append(layer(X, tokens_BS, trace))
+            X = outs[-1].X_BSnD
+        hidden = self.decoder.finish(X)
+        record(trace, "final_hidden", hidden)
+        main_loss = self.head_loss(hidden, labels_BS, mask, trace)
+
+        mtp_losses: list[paddle.Tensor] = []
+        tokens, labels = tokens_BS, labels_BS
+        if self.config.mtp_layers and self.losses.mtp_loss_weight:
+            for module in self.mtp.layers:
+                tokens, labels, mask = shift_left(tokens), shift_left(labels), shift_left(mask)
+                hidden, out = module(X, self.embedding(tokens), trace)
+                outs.append(out)
+                X = out.X_BSnD
+                mtp_losses.append(self.head_loss(hidden, labels, mask, trace, f"{module.name}."))
+        return ModelOutput(
+            main_loss,
+            mtp_losses,
+            [out.indexer_loss for out in outs],
+            [out.balance_loss for out in outs],
+            self.losses.mtp_loss_weight,
+            self._expert_counts(outs),
+        )
+
+    def head_loss(
+        self,
+        hidden_BSD: paddle.Tensor,
+        labels_BS: paddle.Tensor,
+        mask_BS: paddle.Tensor,
+        trace: Trace | None = None,
+        prefix: str = "",
+    ) -> paddle.Tensor:
+        """Output matrix and masked mean cross-entropy; logits and softmax in the island dtype."""
+        weight = self.policy.weight(self.output_layer.weight)
+        logits = paddle.matmul(hidden_BSD, weight, transpose_y=True)
+        losses = token_losses(logits, labels_BS)
+        loss = masked_mean(losses, mask_BS)
+        for name, value in (("logits", logits), ("token_loss", losses), ("loss", loss)):
+            record(trace, prefix + name, value)
+        return loss
+
+    def _expert_counts(self, outs: list[LayerOutput]) -> dict[str, paddle.Tensor]:
+        names = [f"decoder.layers.{i}" for i in range(self.config.num_layers)]
+        names += [f"mtp.layers.{k}.mtp_model_layer" for k in range(self.config.mtp_layers)]
+        layer_outs = zip(names, outs, strict=False)  # MTP may be left out
+        counts = {f"{name}.mlp.router.expert_bias": out.counts_E for name, out in layer_outs}
+        return {name: count for name, count in counts.items() if name in self.buffers_by_name()}
+
+    def buffers_by_name(self) -> dict[str, paddle.Tensor]:
+        """Expert biases and hash tables by Megatron name."""
+        return dict(self.named_buffers())
