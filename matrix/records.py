@@ -119,6 +119,12 @@ class RunRecord(_Model):
     commit: str | None = None
     base: str | None = None
     companions: dict[str, str] = Field(default_factory=dict)  # repository -> commit
+    # What the history compares with; unknown outside of a pull request or a CI service.
+    repository: str | None = None
+    branch: str | None = None
+    pr: int | None = None
+    author: str | None = None
+    changed_files: list[str] | None = None
     started: str
     ended: str | None = None
     status: Status = Status.RUNNING

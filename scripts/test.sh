@@ -7,4 +7,5 @@ bash scripts/services.sh start
 trap 'bash scripts/services.sh stop' EXIT
 # shellcheck source=/dev/null
 source .services/env
+export MATRIX_TEST_SERVICES=required
 pytest "$@"

@@ -1,0 +1,1 @@
+"""Memory of runs: what failed where and when, and what that says about the failure at hand."""

@@ -1,0 +1,141 @@
+"""The store: one SQLite file by default, PostgreSQL by URL. Opens, migrates and writes; queries stand beside it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command as alembic
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, delete, event, insert
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from matrix.errors import ToolError, UsageError
+from matrix.history import schema
+from matrix.history.rows import Rows
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class StoreAwayError(ToolError):
+    """The database cannot be reached or stays locked. Never the reason that a run fails: callers spool and go on."""
+
+
+class Store:
+    """An open history.
+
+    Raises:
+        UsageError: the URL cannot be read.
+        StoreAwayError: the database cannot be reached.
+
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = make_url(url)
+            if parsed.get_backend_name() == "sqlite":
+                if parsed.database and parsed.database != ":memory:":
+                    Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+                self.engine = create_engine(parsed, poolclass=NullPool, connect_args={"timeout": 30})
+                event.listen(self.engine, "connect", _configure_sqlite)
+                event.listen(self.engine, "begin", _begin_immediate)
+            else:
+                self.engine = create_engine(parsed, pool_pre_ping=True, pool_size=2)
+        except (ArgumentError, ModuleNotFoundError) as e:
+            raise UsageError(
+                f"history: cannot use {url!r}: {e}",
+                "write sqlite:///PATH or postgresql+psycopg://USER@HOST/DATABASE (which needs the extra `postgres`)",
+            ) from None
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """Open a transaction that is committed at the end, or rolled back whole."""
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except OperationalError as e:
+            raise StoreAwayError(f"history: {_first_line(e)}", f"database: {self.engine.url!r}") from e
+
+    def migrate(self, revision: str = "head") -> None:
+        """Bring the database to a revision: up to the newest by default, down when an older one is named."""
+        with self.begin() as connection:
+            if self.engine.dialect.name == "postgresql":
+                # Several runners may meet an empty database at once: one of them migrates, the others wait.
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7251430)")
+            current = MigrationContext.configure(connection).get_current_revision()
+            config = Config()
+            config.set_main_option("script_location", str(MIGRATIONS))
+            config.attributes["connection"] = connection
+            script = ScriptDirectory.from_config(config)
+            if revision == "head" and current == script.get_current_head():
+                return
+            older = {r.revision for r in script.iterate_revisions(current, "base")} if current else set()
+            if revision == "base" or revision in older:
+                alembic.downgrade(config, revision)
+            else:
+                alembic.upgrade(config, revision)
+
+    def write(self, rows: Rows) -> None:
+        """Store one run whole, in place of what was known of it: the same run may be sent twice.
+
+        Raises:
+            StoreAwayError: the database cannot be reached.
+            ToolError: the database refused the rows.
+
+        """
+        try:
+            with self.begin() as connection:
+                connection.execute(delete(schema.runs).where(schema.runs.c.id == rows.run["id"]))
+                connection.execute(insert(schema.runs), [rows.run])
+                for table, values in rows.tables():
+                    if values:
+                        connection.execute(insert(table), values)
+        except StoreAwayError:
+            raise
+        except SQLAlchemyError as e:
+            raise ToolError(f"history: the database refused run {rows.run['id']}: {_first_line(e)}") from e
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.engine.dispose()
+
+
+def open_store(url: str) -> Store:
+    """Open a history and bring it up to date.
+
+    Raises:
+        UsageError: the URL cannot be read.
+        StoreAwayError: the database cannot be reached.
+
+    """
+    store = Store(url)
+    store.migrate()
+    return store
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    # The driver must not open transactions of its own: `_begin_immediate` does.
+    connection.isolation_level = None
+    connection.execute("PRAGMA busy_timeout = 30000")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_immediate(connection: Connection) -> None:
+    # A deferred transaction that reads, then writes, fails as locked under several writers; this one waits its turn.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _first_line(e: SQLAlchemyError) -> str:
+    return str(e.orig if isinstance(e, OperationalError) else e).strip().splitlines()[0]
+
+
+__all__ = ["Engine", "Store", "StoreAwayError", "open_store"]

@@ -1,0 +1,176 @@
+import multiprocessing
+import os
+import uuid
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine, func, inspect, select, text
+
+from matrix.errors import UsageError
+from matrix.history import schema
+from matrix.history.rows import TestResult as Result
+from matrix.history.rows import rows_of
+from matrix.history.spool import put, record, send
+from matrix.history.store import Store, StoreAwayError, open_store
+from matrix.records import Attempt, CardRecord, JobRecord, RunRecord, SpecRef, Status
+from matrix.triage.model import Cause
+from tests.services import need
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/history.sqlite"
+        return
+    server = need("MATRIX_TEST_POSTGRES")
+    name = f"t{uuid.uuid4().hex}"
+    admin = create_engine(server, isolation_level="AUTOCOMMIT")
+    with admin.connect() as c:
+        c.execute(text(f"CREATE DATABASE {name}"))
+    yield server.rsplit("/", 1)[0] + f"/{name}"
+    with admin.connect() as c:
+        c.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    admin.dispose()
+
+
+def run_record(run_id="20261201-093011-7f3a", *, cause_text="boom"):
+    cause = Cause(category="segfault", rule="segv", confidence=0.9, line=3, text=cause_text, signature="00ff")
+    attempt = Attempt(
+        n=1, started="2026-12-01T09:30:12Z", ended="2026-12-01T09:30:15Z", exit_code=-11, status=Status.FAILED,
+        log="logs/a/1.log", causes=[cause], cards=[CardRecord(uuid="GPU-1", index=0, model="H20")],
+    )  # fmt: skip
+    jobs = [
+        JobRecord(name="a", suite="s", status=Status.FAILED, attempts=[attempt]),
+        JobRecord(name="b", suite="s", status=Status.BLOCKED, blocked_by=["a"]),
+    ]
+    return RunRecord(
+        id=run_id, spec=SpecRef(path="matrix.yaml", sha256="ab"), engine="local", host="h", commit="c" * 40, pr=7,
+        started="2026-12-01T09:30:11Z", ended="2026-12-01T09:30:16Z", status=Status.FAILED, jobs=jobs,
+    )  # fmt: skip
+
+
+def rows(run_id="20261201-093011-7f3a", **kw):
+    tests = {("a", 1): [Result("t.py::x", "failed", 0.5), Result("t.py::y", "passed", 0.1)]}
+    return rows_of(run_record(run_id, **kw), folder="/runs", tests=tests)
+
+
+def count(store, table):
+    with store.begin() as c:
+        return c.execute(select(func.count()).select_from(table)).scalar()
+
+
+def test_a_run_is_stored_with_everything_below_it(url):
+    store = open_store(url)
+    store.write(rows())
+    assert [count(store, t) for t in (schema.runs, schema.jobs, schema.attempts, schema.causes)] == [1, 2, 1, 1]
+    assert [count(store, t) for t in (schema.test_results, schema.card_uses)] == [2, 1]
+    store.close()
+
+
+def test_a_run_that_is_sent_twice_is_there_once_and_the_newer_stands(url):
+    store = open_store(url)
+    store.write(rows(cause_text="first"))
+    store.write(rows(cause_text="second"))
+    with store.begin() as c:
+        assert c.execute(select(schema.causes.c.text)).scalars().all() == ["second"]
+    store.close()
+
+
+def test_text_with_nul_is_stored_on_every_database(url):
+    store = open_store(url)
+    store.write(rows(cause_text="a\0b"))
+    with store.begin() as c:
+        assert c.execute(select(schema.causes.c.text)).scalar() == "a\N{REPLACEMENT CHARACTER}b"
+    store.close()
+
+
+def test_migrations_lead_to_the_schema_of_the_code(url):
+    store = open_store(url)
+    with store.begin() as c:
+        assert compare_metadata(MigrationContext.configure(c), schema.metadata) == []
+    store.close()
+
+
+def test_migrations_go_down_and_up_and_keep_the_data(url):
+    store = open_store(url)
+    store.write(rows())
+    store.migrate("0001")
+    with store.begin() as c:
+        assert "feedback" not in inspect(c).get_table_names()
+    store.migrate()
+    assert count(store, schema.causes) == 1
+    assert count(store, schema.feedback) == 0
+    store.migrate("base")
+    with store.begin() as c:
+        assert inspect(c).get_table_names() == ["alembic_version"]
+    store.close()
+
+
+def write_many(url, writer, each, errors):
+    try:
+        store = open_store(url)
+        for i in range(each):
+            store.write(rows(f"r{writer}-{i}"))
+        store.close()
+    except Exception as e:  # noqa: BLE001  # whatever it is, the parent must see it
+        errors.put(f"{writer}: {e!r}")
+
+
+def write_from_processes(url, writers, each):
+    context = multiprocessing.get_context("spawn")
+    errors = context.Queue()
+    processes = [context.Process(target=write_many, args=(url, w, each, errors)) for w in range(writers)]
+    for p in processes:
+        p.start()
+    for p in processes:
+        p.join()
+    store = open_store(url)
+    stored = count(store, schema.runs)
+    store.close()
+    return stored, [errors.get() for _ in range(errors.qsize())]
+
+
+def test_writers_that_meet_an_empty_database_at_once_lose_nothing(url):
+    assert write_from_processes(url, 5, 4) == (20, [])
+
+
+@pytest.mark.soak
+def test_sixteen_writers_for_long_lose_nothing(url):
+    assert write_from_processes(url, 16, 400) == (6400, [])
+
+
+def test_a_database_that_is_away_costs_a_warning_and_the_run_is_sent_later(tmp_path):
+    spool, db = tmp_path / "spool", tmp_path / "db" / "h.sqlite"
+    db.parent.mkdir()
+    warning = record("postgresql+psycopg://nobody@127.0.0.1:1/x", rows("early"), spool)
+    assert "waits in" in warning
+    assert record(f"sqlite:///{db}", rows("late"), spool) is None
+    store = open_store(f"sqlite:///{db}")
+    assert count(store, schema.runs) == 2
+    assert not list(spool.iterdir())
+    store.close()
+
+
+def test_a_damaged_file_in_the_spool_is_kept_aside_and_does_not_stop_the_others(tmp_path):
+    spool = tmp_path / "spool"
+    put(rows("good"), spool)
+    (spool / "bad.json").write_text('{"run": ')
+    os.utime(spool / "bad.json", (1, 1))
+    store = open_store(f"sqlite:///{tmp_path}/h.sqlite")
+    refused = send(store, spool)
+    assert count(store, schema.runs) == 1
+    assert len(refused) == 1
+    assert [p.name for p in spool.iterdir()] == ["bad.refused"]
+    store.close()
+
+
+@pytest.mark.parametrize("bad", ["nonsense", "oracle://x/y", "sqlite+nothing:///x"])
+def test_a_url_that_cannot_be_used_is_the_users_mistake(bad):
+    with pytest.raises(UsageError, match="history: cannot use"):
+        Store(bad)
+
+
+def test_a_server_that_does_not_answer_is_away():
+    with pytest.raises(StoreAwayError):
+        open_store("postgresql+psycopg://nobody@127.0.0.1:1/x")
