@@ -11,7 +11,10 @@ from dsv4.errors import Dsv4Error
 from dsv4.numerics.env import prepare
 
 # verb -> (module with a click command named `command`, one line of help)
-VERBS: dict[str, tuple[str, str]] = {}
+VERBS: dict[str, tuple[str, str]] = {
+    "align": ("dsv4.commands.align", "Compare a loss record with a reference. dsv4 align run.csv losses_f64.csv"),
+    "claim": ("dsv4.commands.claim", "Check the losses a pull-request text claims. dsv4 claim body.md"),
+}
 
 
 class LazyGroup(click.Group):

@@ -1,0 +1,1 @@
+"""Alignment: the only place that compares bits and counts ulps. Works without Paddle."""
