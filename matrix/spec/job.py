@@ -103,6 +103,7 @@ class Job:
     cwd: str = "."  # relative to the folder of matrix.yaml
     container: Container | None = None
     inputs: Inputs = Inputs()
+    base: str = ""  # its name in the spec, without parameters and shard
     parameters: dict[str, str] = field(default_factory=dict)
     overrides: dict[str, dict[str, object]] = field(
         default_factory=dict
@@ -120,3 +121,8 @@ class Job:
     companions: tuple[Companion, ...] = ()
     tags: tuple[str, ...] = ()
     line: int = 0  # where the job stands in matrix.yaml
+    description: str | None = None
+
+    def allowed(self, today: str) -> bool:
+        """Whether a failure does not count on this day (ISO date): allowed, and the day is not past."""
+        return self.allow_failure is not None and today <= self.allow_failure.until

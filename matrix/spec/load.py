@@ -1,0 +1,206 @@
+"""Read a matrix file: YAML to concrete jobs, or every mistake with its line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from matrix.errors import UsageError
+from matrix.plan.hosts import Host
+from matrix.spec.build import build
+from matrix.spec.check import check
+from matrix.spec.complain import sentence
+from matrix.spec.document import Document, parse
+from matrix.spec.expand import Layered, combinations, concrete_name, layer, substitute
+from matrix.spec.job import Job
+from matrix.spec.model import JobSpec, MatrixSpec, Settings
+from matrix.spec.problems import Part, Problem, SpecError, show_path
+
+FILE_NAME = "matrix.yaml"
+MAX_JOBS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A matrix that has been read and found right."""
+
+    path: Path
+    sha256: str
+    jobs: tuple[Job, ...]
+    floor: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> Path:
+        """The folder that the matrix stands in: the repository's, as far as jobs care."""
+        return self.path.parent
+
+
+def find(start: Path) -> Path:
+    """Find the nearest matrix file from a folder upward.
+
+    Raises:
+        UsageError: there is none.
+
+    """
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder / FILE_NAME
+    raise UsageError(f"no {FILE_NAME} in {start} or above it", "write one there, or name it: matrix list PATH")
+
+
+def read(path: Path | None = None, *, hosts: Sequence[Host] | None = None) -> Spec:
+    """Read a matrix file (or the one in a folder, or the nearest) into concrete jobs.
+
+    Raises:
+        SpecError: every mistake in it.
+        UsageError: it is not there or cannot be read.
+
+    """
+    path = find(Path.cwd()) if path is None else path / FILE_NAME if path.is_dir() else path
+    try:
+        with path.open("rb") as f:
+            # One byte beyond the limit of `parse` is enough to refuse.
+            raw = f.read((1 << 20) + 1)
+    except OSError as e:
+        raise UsageError(
+            f"{path}: {(e.strerror or str(e)).lower()}", "name the matrix file: matrix list PATH"
+        ) from None
+    jobs, floor = read_bytes(raw, str(path), hosts=hosts)
+    return Spec(path.resolve(), hashlib.sha256(raw).hexdigest(), tuple(jobs), tuple(floor))
+
+
+def read_bytes(
+    raw: bytes, file: str = FILE_NAME, *, hosts: Sequence[Host] | None = None
+) -> tuple[list[Job], list[str]]:
+    """Read the bytes of a matrix file into its concrete jobs and its floor.
+
+    Raises:
+        SpecError: every mistake in it.
+
+    """
+    document = parse(raw)
+    if document.problems and document.data is None:
+        raise SpecError(file, document.problems)
+    reader = _Reader(document)
+    jobs = reader.jobs()
+    if not reader.problems:
+        reader.relations(jobs, hosts)
+    if reader.problems:
+        raise SpecError(file, reader.problems)
+    return jobs, reader.floor
+
+
+class _Reader:
+    """Goes through a document once and collects jobs and problems."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[Problem] = list(document.problems)
+        self.floor: list[str] = []
+        self.layers: dict[str, Layered] = {}
+        self.too_many = False
+
+    def complain(self, path: tuple[Part, ...], message: str) -> None:
+        shown = path
+        while shown and shown not in self.document.lines:
+            shown = shown[:-1]
+        problem = Problem(self.document.line(path), show_path(shown), message)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def jobs(self) -> list[Job]:
+        data = self.document.data
+        if not isinstance(data, dict):
+            self.complain((), "is empty: write suites with jobs" if data is None else "must be a mapping with 'suites'")
+            return []
+        suites = data.get("suites")
+        self._outer(data)
+        out: list[Job] = []
+        for suite, body in suites.items() if isinstance(suites, dict) else ():
+            if not isinstance(body, dict) or not isinstance(body.get("jobs"), dict):
+                continue
+            if not body["jobs"]:
+                self.complain(("suites", suite, "jobs"), "must not be empty: add at least one job")
+            for name, raw in body["jobs"].items():
+                out += self._job(data, str(suite), body, str(name), raw)
+        return out
+
+    def _outer(self, data: dict[str, Any]) -> None:
+        """Check all but the jobs, which are checked one by one after expansion."""
+        suites = data.get("suites")
+        hollow = dict(data)
+        if isinstance(suites, dict):
+            hollow["suites"] = {
+                name: {**body, "jobs": {}} if isinstance(body, dict) and isinstance(body.get("jobs"), dict) else body
+                for name, body in suites.items()
+            }
+            for name in suites:
+                if not name.strip() or len(name) > 200 or any(ord(c) < 32 for c in name):
+                    self.complain(("suites", name), "bad name of a suite: write one line of at most 200 characters")
+        spec = self._validate(MatrixSpec, hollow, Layered({}, {(): ()}), lenient=True)
+        self.floor = spec.floor if isinstance(spec, MatrixSpec) else []
+
+    def _job(self, data: dict[str, Any], suite: str, body: dict[str, Any], name: str, raw: Any) -> list[Job]:
+        path = ("suites", suite, "jobs", name)
+        if not isinstance(raw, dict):
+            self.complain(path, "must be a mapping with 'command' or 'pytest'")
+            return []
+        layered = layer(
+            [(("defaults",), data.get("defaults")), ((*path[:2], "defaults"), body.get("defaults")), (path, raw)], path
+        )
+        combos, mistakes = combinations(layered.values)
+        for mistake in mistakes:
+            self.complain(layered.where(mistake.path), mistake.message)
+        out: list[Job] = []
+        for combo in combos:
+            values, mistakes = substitute(layered.values, combo)
+            for mistake in mistakes:
+                self.complain(layered.where(mistake.path), mistake.message)
+            spec = None if mistakes else self._validate(JobSpec, values, layered)
+            if isinstance(spec, JobSpec) and self._named(name, path):
+                out += build(name, suite, spec, combo, self.document.line(path))
+        for job in out:
+            self.layers[job.name] = layered
+        return out
+
+    def _named(self, name: str, path: tuple[Part, ...]) -> bool:
+        if concrete_name("", {name: ""}) == f"@{name}=empty" and name[:1].isalnum() and len(name) <= 100:
+            return True
+        self.complain(path, f"bad name of a job {name!r}: use letters, digits, '.', '_' and '-', such as qwen3-sft")
+        return False
+
+    def _validate(
+        self, model: type[BaseModel], values: dict[str, Any], layered: Layered, *, lenient: bool = False
+    ) -> BaseModel | None:
+        try:
+            return model.model_validate(values)
+        except ValidationError as e:
+            for error in e.errors():
+                if lenient and _is_template(error.get("input")):
+                    continue
+                loc = error["loc"]
+                where = layered.where(loc[:-1] if error["type"] == "missing" else loc)
+                self.complain(where, sentence(error, model))
+        return None
+
+    def relations(self, jobs: list[Job], hosts: Sequence[Host] | None) -> None:
+        """Check what must hold between jobs."""
+        if len(jobs) > MAX_JOBS:
+            self.complain(("suites",), f"{len(jobs):,} jobs: at most {MAX_JOBS:,}; use fewer parameter values")
+            return
+        for job, inner, message in check(jobs, hosts):
+            self.complain(self.layers[job.name].where(inner), message)
+
+
+def _is_template(value: object) -> bool:
+    """Whether defaults hold a parameter, whose value is known only in a job."""
+    return isinstance(value, str) and "${{" in value
+
+
+__all__ = ["FILE_NAME", "Settings", "Spec", "find", "read", "read_bytes"]
