@@ -10,7 +10,9 @@ import click
 from matrix.errors import MatrixError
 
 # verb -> (module with a click command named `command`, one line of help)
-VERBS: dict[str, tuple[str, str]] = {}
+VERBS: dict[str, tuple[str, str]] = {
+    "triage": ("matrix.commands.triage", "Say what failed first in logs: matrix triage job.log.gz"),
+}
 
 
 class LazyGroup(click.Group):

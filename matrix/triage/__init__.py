@@ -1,1 +1,5 @@
 """From a log to its causes: read, frames, scan, rank, signature."""
+
+from matrix.triage.diagnosis import diagnose
+
+__all__ = ["diagnose"]

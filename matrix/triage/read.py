@@ -37,7 +37,9 @@ def open_log(path: str) -> IO[bytes]:
         try:
             raw = Path(path).open("rb", buffering=1 << 16)  # noqa: SIM115 - the caller closes it
         except OSError as e:
-            raise UsageError(f"{path}: cannot be read: {e.strerror}", "give a log file, a folder of rank logs, or -") from e
+            raise UsageError(
+                f"{path}: cannot be read: {e.strerror}", "give a log file, a folder of rank logs, or -"
+            ) from e
     head = raw.peek(4)[:4] if isinstance(raw, io.BufferedReader) else b""
     if head[:2] == b"\x1f\x8b":
         from isal import igzip  # noqa: PLC0415 - only compressed logs need it

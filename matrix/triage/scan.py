@@ -53,8 +53,7 @@ class Scanner:
     def scan(self, stream: IO[bytes]) -> Scan:
         """Read a stream to its end."""
         found = Scan(LineStore())
-        late: list[tuple[int, int]] = []
-        keep_after, previous = 0, (1, b"")
+        keep_after = 0
         last_line, ended = 1, True
         for chunk in chunks(stream):
             found.size += chunk.size
@@ -64,20 +63,17 @@ class Scanner:
             def seen(ident: int, _start: int, end: int, _flags: int, _context: Any, append: Any = append) -> None:
                 append((end, ident))
 
-            self._db.scan(chunk.data, match_event_handler=seen)
-            keep_after = self._collect(found, chunk.line, chunk.data, sorted(set(events)), keep_after, previous)
-            previous = (chunk.line, chunk.data)
+            if chunk.data:  # nothing may be left of a chunk of escape codes
+                self._db.scan(chunk.data, match_event_handler=seen)
+            keep_after = self._collect(found, chunk.line, chunk.data, sorted(set(events)), keep_after)
             last_line, ended = chunk.line + chunk.data.count(b"\n"), chunk.data.endswith(b"\n")
-            del late[:]
         found.lines = last_line - 1 if ended else last_line
         if found.size == 0:
             found.lines = 0
         found.store.seal(found.lines)
         return found
 
-    def _collect(
-        self, found: Scan, first: int, data: bytes, events: list[tuple[int, int]], keep_after: int, previous: tuple[int, bytes]
-    ) -> int:
+    def _collect(self, found: Scan, first: int, data: bytes, events: list[tuple[int, int]], keep_after: int) -> int:
         marks, hits = found.marks, found.hits
         line, at, base = first, 0, len(MARKS)
         windows: list[tuple[int, int]] = [(first, keep_after)] if keep_after >= first else []
@@ -117,8 +113,7 @@ def _keep_windows(store: LineStore, first: int, data: bytes, windows: list[tuple
             merged.append([low, high])
     line, at = first, 0
     for low, high in merged:
-        low = max(low, first)
-        while line < low and at < len(data):
+        while line < max(low, first) and at < len(data):
             at = data.find(b"\n", at) + 1 or len(data)
             line += 1
         start, number = at, line
@@ -134,18 +129,26 @@ def loosened(regex: str) -> str:
     text = _NAMED.sub("(?:", regex)
     text = _ANCHORS.sub(lambda m: m[1] or "(?:)", text)
     if "|" not in text:
-        text = _TAIL.sub(lambda m: "", text) or text
+        text = _TAIL.sub("", text) or text
     return text
 
 
 @functools.lru_cache(maxsize=8)
 def _database(expressions: tuple[tuple[str, bool, bool], ...]) -> Any:
-    digest = hashlib.sha256(repr((hyperscan.__version__, expressions)).encode()).hexdigest()
+    digest = hashlib.sha256(
+        repr((hyperscan.hyperscan_version() if hasattr(hyperscan, "hyperscan_version") else "", expressions)).encode()
+    ).hexdigest()
     path = cache_dir() / f"scan-{digest[:32]}.hsdb"
     try:
-        return hyperscan.loadb(path.read_bytes(), mode=hyperscan.HS_MODE_BLOCK)
+        database = hyperscan.loadb(path.read_bytes(), mode=hyperscan.HS_MODE_BLOCK)
+        database.scratch = hyperscan.Scratch(database)
     except (OSError, hyperscan.error):
-        pass
+        database = _compile(expressions)
+        keep(path, hyperscan.dumpb(database))
+    return database
+
+
+def _compile(expressions: tuple[tuple[str, bool, bool], ...]) -> Any:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     flags = [
         hyperscan.HS_FLAG_MULTILINE
@@ -160,7 +163,6 @@ def _database(expressions: tuple[tuple[str, bool, bool], ...]) -> Any:
         elements=len(expressions),
         flags=flags,
     )
-    keep(path, hyperscan.dumpb(database))
     return database
 
 

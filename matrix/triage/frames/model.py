@@ -1,0 +1,73 @@
+"""What the frames hand to the ranking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from matrix.triage.lines import Line
+
+Kind = Literal["python", "test", "crash", "exception", "tool", "signal", "exit", "launcher", "runner", "word"]
+
+
+@dataclass(slots=True)
+class Incident:
+    """Something in the log that may be a failure: one traceback chain, one failing test, one tool's error line."""
+
+    kind: Kind
+    line: int  # the line that a person should read first
+    start: int
+    end: int
+    text: str  # of `line`, as shown
+    body: str  # of `line`, as rules see it
+    keys: list[Line] = field(default_factory=list)  # lines that name the failure, innermost first
+    stream: str = ""
+    rank: int | None = None
+    exception: str = ""  # class name of the innermost exception, without its module
+    frames: list[tuple[str, int, str]] = field(default_factory=list)  # (file, line, function), innermost last
+    tests: list[str] = field(default_factory=list)
+    fatal: float = 0.5  # how sure it is that this ended something
+    wrapper: bool = False  # tells of another process's failure
+    handled: bool = False  # caught, retried, expected, or in a step that passed
+    step: int = 0
+
+    @property
+    def where(self) -> frozenset[str]:
+        """Structural conditions (`rule_model.Where`) that its lines meet."""
+        return _WHERE[self.kind]
+
+
+_WHERE: dict[str, frozenset[str]] = {
+    "python": frozenset({"any", "exception", "error_line"}),
+    "test": frozenset({"any", "exception", "error_line", "summary"}),
+    "crash": frozenset({"any", "exception", "error_line", "launcher"}),
+    "exception": frozenset({"any", "exception", "error_line"}),
+    "tool": frozenset({"any", "error_line", "exception"}),
+    "signal": frozenset({"any", "launcher", "exit"}),
+    "exit": frozenset({"any", "exit", "launcher"}),
+    "launcher": frozenset({"any", "launcher", "summary"}),
+    "runner": frozenset({"any", "exit", "error_line"}),
+    "word": frozenset({"any", "error_line", "exit", "summary", "launcher"}),
+}
+
+
+@dataclass(slots=True)
+class Step:
+    """A stretch of the log that one command or stage printed."""
+
+    name: str
+    start: int
+    end: int = 0
+    status: Literal["passed", "failed", "unknown"] = "unknown"
+    exit_code: int | None = None
+    failed_at: int | None = None  # the runner's line that says so
+    script: tuple[int, int] = (0, -1)  # the lines that only show the step's own script
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the runner itself says about the whole log."""
+
+    status: Literal["passed", "failed", "unknown"] = "unknown"
+    exit_code: int | None = None
+    line: int | None = None
