@@ -1,0 +1,312 @@
+"""The engine of one host: a supervisor process a job, leases by flock, everything followed by asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matrix.engine.base import Launch, Outcome, Why
+from matrix.errors import ToolError
+from matrix.host import containers, process, stacks
+from matrix.host.gpus import Card
+from matrix.host.joblog import REMARK, JobLog
+from matrix.host.leases import Busy, Lease, LeaseError, Leases
+
+_ROOT = str(Path(__file__).parents[2])
+_INJECT = str(Path(__file__).parents[1] / "host" / "inject")
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from matrix.host.supervisor import main; main()"
+_REAP_LIMIT = 5.0  # seconds for the processes of a job whose supervisor died
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds that a job's processes get. See `matrix.host.supervisor`."""
+
+    term: float = 10.0  # between TERM and KILL, at the limit and on cancel
+    kill: float = 5.0  # after KILL, before they are given up and reported
+    leftover: float = 1.0  # for what a job leaves behind when it ends by itself
+    orphan: float = 1.0  # between TERM and KILL when the runner is gone
+    stacks: float = 20.0  # for writing where every process hangs
+
+
+class LocalEngine:
+    """Runs jobs on this host."""
+
+    name = "local"
+
+    def __init__(self, cards: Sequence[Card], limits: Limits | None = None, lease_dir: str | None = None) -> None:
+        self.cards = tuple(cards)
+        self.limits = limits or Limits()
+        process.become_subreaper()  # what a dead supervisor leaves behind comes to this process
+        try:
+            self._leases = Leases(lease_dir)
+        except LeaseError as e:
+            raise ToolError(str(e), "set MATRIX_LEASE_DIR to a folder that all users of this host can write") from e
+        self._py_spy = shutil.which("py-spy") or shutil.which("py-spy", path=os.path.dirname(sys.executable))  # noqa: PTH120
+
+    async def free(self, *, shared: bool = False) -> Collection[str]:
+        """Return the uuids of the cards that could be leased at this moment."""
+        if not self.cards:
+            return ()
+        uuids = [c.uuid for c in self.cards]
+        return await asyncio.to_thread(self._leases.free, uuids, shared=shared)
+
+    async def start(self, launch: Launch) -> LocalRun | None:
+        """Lease the cards and start a supervisor with the job; None when another runner was quicker."""
+        lease = Lease(self._leases.directory, launch.tag, {})
+        tool = containers.tool() if launch.container else None
+        if launch.container and tool is None:
+            raise ToolError(f"{launch.tag}: neither docker nor podman is on PATH", "install one, or remove 'container'")
+        if launch.cards:
+            facts = dict(launch.facts or {}) | ({"container": tool} if tool else {})
+            uuids = [c.uuid for c in launch.cards]
+            try:
+                lease = await asyncio.to_thread(
+                    lambda: self._leases.take(uuids, launch.tag, shared=launch.shared, **facts)
+                )
+            except Busy:
+                return None
+        try:
+            return LocalRun(launch, self._plan(launch, lease, tool), lease)
+        except OSError as e:
+            lease.release()
+            raise ToolError(f"cannot start a supervisor: {e.strerror}") from e
+
+    def _plan(self, launch: Launch, lease: Lease, tool: str | None) -> dict[str, object]:
+        stacks_file = launch.scratch / "stacks"
+        env = job_environment(launch, stacks_file)
+        argv = list(launch.argv)
+        container = None
+        if launch.container and tool:
+            outside = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "PYTHONPATH"}
+            inside = {k: v for k, v in env.items() if k not in outside and os.environ.get(k) != v}
+            argv = containers.command(
+                tool,
+                image=launch.container.image,
+                argv=argv,
+                tag=launch.tag,
+                env=inside,
+                cwd=str(launch.cwd),
+                mounts=[f"{p}:{p}" for p in (launch.cwd, launch.scratch)] + list(launch.container.mounts),
+                shm=launch.container.shm,
+                cards=[c.uuid for c in launch.cards],
+            )
+            container = {"tool": tool, "label": launch.tag}
+        return {
+            "argv": argv,
+            "cwd": str(launch.cwd),
+            "env": env,
+            "log": str(launch.log),
+            "timeout": launch.timeout,
+            "tag": launch.tag,
+            "lease_dir": lease.directory,
+            "lease": lease.fds,
+            "result": str(launch.scratch / "result.json"),
+            "stacks": str(stacks_file),
+            "py_spy": self._py_spy,
+            "container": container,
+            "term": self.limits.term,
+            "kill": self.limits.kill,
+            "leftover": self.limits.leftover,
+            "orphan": self.limits.orphan,
+            "stacks_limit": self.limits.stacks,
+        }
+
+
+def job_environment(launch: Launch, stacks_file: Path) -> dict[str, str]:
+    """Return the job's whole environment: its own, its cards, its tag, and what makes its Python processes speak."""
+    env = dict(launch.env)
+    env[process.TAG] = process.add_tag(launch.tag, os.environ.get(process.TAG))
+    env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order in which the cards' indices are meant
+    env["CUDA_VISIBLE_DEVICES"] = ",".join(c.visible for c in launch.cards)
+    env["MATRIX_STACKS"] = str(stacks_file)
+    env["MATRIX_STACKS_SIGNAL"] = str(int(stacks.SIGNAL))
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [_INJECT, env.get("PYTHONPATH")]))
+    env.setdefault("PYTHONUNBUFFERED", "1")  # else a killed process takes its last lines along
+    return env
+
+
+class LocalRun:
+    """A supervisor under way."""
+
+    def __init__(self, launch: Launch, plan: dict[str, object], lease: Lease) -> None:
+        launch.scratch.mkdir(parents=True, exist_ok=True)
+        launch.log.parent.mkdir(parents=True, exist_ok=True)
+        self._launch, self._lease, self._plan = launch, lease, plan
+        self._started = time.time()
+        self._sid: int | None = None
+        self._buffer = b""
+        self._event: dict[str, object] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[None] = self._loop.create_future()
+        with launch.log.open("ab") as log:  # a supervisor that breaks says why in the job's log
+            self._child = subprocess.Popen(
+                [sys.executable, "-S", "-E", "-I", "-c", _BOOT, _ROOT],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                env={"PATH": os.environ.get("PATH", os.defpath), process.TAG: _env(plan)[process.TAG]},
+                cwd="/",
+                start_new_session=True,  # Ctrl-C in the terminal is for the runner alone
+                pass_fds=list(lease.fds.values()),
+            )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._in, self._out = self._child.stdin, self._child.stdout
+        self._pidfd = os.pidfd_open(self._child.pid)
+        os.set_blocking(self._out.fileno(), False)
+        self._loop.add_reader(self._out.fileno(), self._read)
+        self._loop.add_reader(self._pidfd, self._supervisor_ended)
+        self._say(json.dumps(plan))
+
+    async def wait(self) -> Outcome:
+        """Return when no process of the job is left (or not even KILL helps)."""
+        await self._done
+        with contextlib.suppress(OSError):
+            self._in.close()
+        event = self._event or _result(str(self._plan["result"]))
+        if event is None:
+            event = await asyncio.to_thread(self._clean_up)
+        self._lease.close()
+        return outcome(event, self._started)
+
+    def cancel(self) -> None:
+        """Ask for its end: TERM, a while, KILL."""
+        self._say("cancel")
+
+    def kill(self) -> None:
+        """Ask for its end at once."""
+        self._say("kill")
+
+    @property
+    def supervisor(self) -> int:
+        """Pid of the supervisor."""
+        return self._child.pid
+
+    def _say(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # it has ended; what it left is seen to by `wait`
+            data = line.encode() + b"\n"
+            while data:
+                data = data[self._in.write(data) or 0 :]
+
+    def _read(self) -> None:
+        try:
+            data = self._out.read(1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._out.fileno())
+            return
+        self._buffer += data
+        *lines, self._buffer = self._buffer.split(b"\n")
+        for line in lines:
+            event = json.loads(line)
+            if event["event"] == "started":
+                self._sid = event["pid"]
+            elif event["event"] == "ended":
+                self._event = event
+                self._finish()
+
+    def _supervisor_ended(self) -> None:
+        with contextlib.suppress(ValueError):
+            self._read()
+        self._loop.remove_reader(self._pidfd)
+        self._loop.remove_reader(self._out.fileno())
+        os.close(self._pidfd)
+        self._child.wait()
+        self._out.close()
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def _clean_up(self) -> dict[str, object]:
+        """End what a dead supervisor left behind, then free the cards. The lease is held until all are gone."""
+        tag, sid = self._launch.tag, self._sid
+        seen: set[int] = set()
+
+        def find() -> list[process.Process]:
+            found = process.of_job(tag, sid)
+            seen.update(p.pid for p in found)
+            return found
+
+        def pause(seconds: float) -> None:
+            process.reap(seen)
+            time.sleep(seconds)
+
+        left = process.kill_all(find, _REAP_LIMIT, pause)
+        process.reap(seen)
+        container = self._plan["container"]
+        if isinstance(container, dict):
+            containers.end(container["tool"], container["label"])
+        code = self._child.returncode
+        said = f"the job's supervisor ended ({_how(code)}) before the job; all processes of the job were ended"
+        log = JobLog(str(self._launch.log))
+        remark = log.remark(said)
+        with self._launch.log.open("rb") as f:
+            remark = next((n for n, line in enumerate(f, 1) if REMARK.encode() + said[:30].encode() in line), remark)
+        if not left:
+            self._lease.release()
+        return {"event": "ended", "why": "lost", "ended": time.time(), "left": left, "remark": remark, "problem": said}
+
+
+def outcome(event: dict[str, object], started: float) -> Outcome:
+    """Turn a supervisor's last event into an outcome."""
+    code, name = event.get("exit_code"), None
+    if isinstance(code, int) and code < 0:
+        code, name = 128 - code, signal_name(-code)
+    why: Why = event["why"]  # type: ignore[assignment]
+    ended, began, remark, left = event["ended"], event.get("started", started), event.get("remark"), event.get("left")
+    peak, problem = event.get("peak_memory"), event.get("problem") or event.get("log_problem")
+    assert isinstance(ended, float)
+    assert isinstance(began, float)
+    return Outcome(
+        why=why,
+        exit_code=code if isinstance(code, int) else None,
+        signal=name,
+        started=began,
+        ended=ended,
+        remark=remark if isinstance(remark, int) else None,
+        left=tuple(left) if isinstance(left, list) else (),
+        peak_memory=peak if isinstance(peak, int) else None,
+        problem=str(problem) if problem else None,
+    )
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; `SIG37` for one without."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def _how(code: int | None) -> str:
+    return signal_name(-code) if code is not None and code < 0 else f"exit code {code}"
+
+
+def _result(path: str) -> dict[str, object] | None:
+    """Read what a supervisor wrote as its last word."""
+    try:
+        found = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _env(plan: dict[str, object]) -> dict[str, str]:
+    env = plan["env"]
+    assert isinstance(env, dict)
+    return env
