@@ -1,1 +1,51 @@
-"""Is what a job left behind sound?"""
+"""Hand-offs: what a job leaves for others, and whether it can be used."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from matrix.handoff import checkpoint, files
+from matrix.handoff.problem import Problem
+from matrix.spec.job import HandOffKind
+from matrix.triage.model import Cause
+
+__all__ = ["Problem", "cause", "check"]
+
+
+def check(path: Path | str, kind: HandOffKind = "checkpoint", *, since: float | None = None) -> list[Problem]:
+    """Return what keeps a hand-off from being used, an empty list if nothing does.
+
+    `since` (a time as of time.time()) refuses what was all written before it: the left-over of an earlier run.
+    """
+    path = Path(path)
+    problems = checkpoint.check(path) if kind == "checkpoint" else files.check(path)
+    if not problems and since is not None and (newest := _newest(path)) is not None and newest < since:
+        return [Problem(str(path), "was left by an earlier run: nothing in it is newer than the start of this job")]
+    return problems
+
+
+def cause(name: str, problems: list[Problem]) -> Cause:
+    """Return the cause `handoff_missing` for a producer that left a hand-off in this state."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    text = f"hand-off {name!r} cannot be used: {problems[0]}{more}"
+    digest = hashlib.sha256(f"handoff_missing\0{name}\0{Path(problems[0].file).suffix}".encode(errors="replace"))
+    return Cause(
+        category="handoff_missing",
+        rule="handoff-check",
+        confidence=1.0,
+        text=text,
+        signature=digest.hexdigest()[:16],
+        fix={
+            "en": f"Find out why the job ended without a usable {name}: look at its log where it saves.",
+            "zh": f"请查看该任务日志中保存 {name} 的部分，确认为何没有产出可用的结果。",
+        },
+    )
+
+
+def _newest(path: Path) -> float | None:
+    """Time of the last write to a file, to any file of a folder, or to any match of a glob."""
+    roots = [path] if path.exists() else list(path.parent.glob(path.name)) if path.parent.exists() else []
+    found = [f for root in roots for f in ([root, *root.rglob("*")] if root.is_dir() else [root])]
+    times = [f.stat().st_mtime for f in found if f.is_file()]
+    return max(times, default=None)
