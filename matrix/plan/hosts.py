@@ -22,6 +22,8 @@ from matrix.spec.fields import Line, Short, Size
 from matrix.spec.job import Cards
 from matrix.spec.problems import Problem, SpecError, show_path
 
+# The model of cards that are not there: they suit every wish.
+PRETENDED = "pretended"
 DEFAULT_FILE = Path("/etc/matrix/hosts.yaml")
 
 
@@ -53,7 +55,7 @@ class Host:
 
 def card_suits(card: Card, model: str | None) -> bool:
     """Whether a card is of a model; drivers add words to names, so `H20` fits `NVIDIA H20-3e` and not `H200`."""
-    if model is None:
+    if model is None or card.model == PRETENDED:
         return True
     if card.model is None:
         return False
@@ -94,7 +96,7 @@ class _HostsSpec(BaseModel):
 
 def pretended(count: int, name: str = "localhost") -> Host:
     """Make a host with cards that are not there, for CPU hosts and tests (`--cards N`)."""
-    return Host(name, tuple(Card(str(i)) for i in range(count)))
+    return Host(name, tuple(Card(str(i), PRETENDED) for i in range(count)))
 
 
 def hosts_file(env: Mapping[str, str] = os.environ) -> Path | None:

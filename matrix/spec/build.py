@@ -23,7 +23,7 @@ from matrix.spec.job import (
 from matrix.spec.model import BaselineSpec, JobSpec, PytestSpec
 
 # Stands by itself, so that the Python of the job needs pytest only, not this package.
-SHARD_SCRIPT = Path(__file__).parent.parent / "shard" / "run_pytest_shard.py"
+SHARD_SCRIPT = Path(__file__).parent.parent / "shard" / "matrix_pytest_shard.py"
 
 
 def build(base: str, suite: str, spec: JobSpec, combo: Mapping[str, Any], line: int) -> list[Job]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from matrix.plan.graph import cycles, needed_jobs, producers
 from matrix.plan.hosts import Host
@@ -15,10 +15,13 @@ from matrix.spec.problems import did_you_mean
 Found = tuple[Job, Path, str]  # the job, where inside it, what is wrong
 
 
-def check(jobs: Sequence[Job], hosts: Sequence[Host] | None) -> Iterator[Found]:
-    """Yield everything that is wrong between jobs. `hosts` None: not known, so nothing is said about them."""
+def check(jobs: Sequence[Job], hosts: Sequence[Host] | None, broken: Collection[str] = frozenset()) -> Iterator[Found]:
+    """Yield everything that is wrong between jobs.
+
+    `hosts` None: not known, so nothing is said about them. `broken`: hand-offs of jobs that have mistakes of their own.
+    """
     yield from _names(jobs)
-    yield from _hand_offs(jobs)
+    yield from _hand_offs(jobs, broken)
     yield from _circles(jobs)
     yield from _overrides(jobs)
     if hosts is not None:
@@ -45,7 +48,7 @@ def _names(jobs: Sequence[Job]) -> Iterator[Found]:
             )
 
 
-def _hand_offs(jobs: Sequence[Job]) -> Iterator[Found]:
+def _hand_offs(jobs: Sequence[Job], broken: Collection[str]) -> Iterator[Found]:
     by_name: dict[str, Job] = {}
     by_path: dict[str, Job] = {}
     for job in jobs:
@@ -64,7 +67,7 @@ def _hand_offs(jobs: Sequence[Job]) -> Iterator[Found]:
     made, names = producers(jobs), {job.name: job for job in jobs}
     for job in jobs:
         for i, need in enumerate(job.needs):
-            if need not in made:
+            if need not in made and not {need, need.split("@")[0]} & set(broken):
                 yield job, ("needs", i), f"nobody produces {need!r}: {_who(need, made, names)}"
 
 

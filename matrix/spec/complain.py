@@ -75,6 +75,8 @@ def _what(given: Any) -> str:
     if isinstance(value, list):
         return "a list"
     text = written(given)
+    if not isinstance(given, str):
+        return text
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 

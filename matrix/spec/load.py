@@ -18,7 +18,7 @@ from matrix.spec.complain import sentence
 from matrix.spec.document import Document, parse
 from matrix.spec.expand import Layered, combinations, concrete_name, layer, substitute
 from matrix.spec.job import Job
-from matrix.spec.model import JobSpec, MatrixSpec, Settings
+from matrix.spec.model import JobSpec, MatrixSpec
 from matrix.spec.problems import Part, Problem, SpecError, show_path
 
 FILE_NAME = "matrix.yaml"
@@ -89,8 +89,7 @@ def read_bytes(
         raise SpecError(file, document.problems)
     reader = _Reader(document)
     jobs = reader.jobs()
-    if not reader.problems:
-        reader.relations(jobs, hosts)
+    reader.relations(jobs, hosts)
     if reader.problems:
         raise SpecError(file, reader.problems)
     return jobs, reader.floor
@@ -103,8 +102,8 @@ class _Reader:
         self.document = document
         self.problems: list[Problem] = list(document.problems)
         self.floor: list[str] = []
-        self.layers: dict[str, Layered] = {}
-        self.too_many = False
+        self.layers: dict[tuple[str, int], Layered] = {}
+        self.broken: set[str] = set()  # hand-offs that jobs with mistakes may produce
 
     def complain(self, path: tuple[Part, ...], message: str) -> None:
         shown = path
@@ -154,6 +153,15 @@ class _Reader:
         layered = layer(
             [(("defaults",), data.get("defaults")), ((*path[:2], "defaults"), body.get("defaults")), (path, raw)], path
         )
+        before = len(self.problems)
+        out = self._concrete(name, suite, path, layered)
+        if len(self.problems) > before:
+            self.broken |= {name, *_texts(raw.get("produces"))}
+        for job in out:
+            self.layers[job.name, job.line] = layered
+        return out
+
+    def _concrete(self, name: str, suite: str, path: tuple[Part, ...], layered: Layered) -> list[Job]:
         combos, mistakes = combinations(layered.values)
         for mistake in mistakes:
             self.complain(layered.where(mistake.path), mistake.message)
@@ -165,8 +173,6 @@ class _Reader:
             spec = None if mistakes else self._validate(JobSpec, values, layered)
             if isinstance(spec, JobSpec) and self._named(name, path):
                 out += build(name, suite, spec, combo, self.document.line(path))
-        for job in out:
-            self.layers[job.name] = layered
         return out
 
     def _named(self, name: str, path: tuple[Part, ...]) -> bool:
@@ -194,13 +200,17 @@ class _Reader:
         if len(jobs) > MAX_JOBS:
             self.complain(("suites",), f"{len(jobs):,} jobs: at most {MAX_JOBS:,}; use fewer parameter values")
             return
-        for job, inner, message in check(jobs, hosts):
-            self.complain(self.layers[job.name].where(inner), message)
+        for job, inner, message in check(jobs, hosts, self.broken):
+            self.complain(self.layers[job.name, job.line].where(inner), message)
+
+
+def _texts(value: object) -> set[str]:
+    """Every text in a value."""
+    if isinstance(value, dict | list):
+        return {text for item in (value.values() if isinstance(value, dict) else value) for text in _texts(item)}
+    return {value} if isinstance(value, str) else set()
 
 
 def _is_template(value: object) -> bool:
     """Whether defaults hold a parameter, whose value is known only in a job."""
     return isinstance(value, str) and "${{" in value
-
-
-__all__ = ["FILE_NAME", "Settings", "Spec", "find", "read", "read_bytes"]

@@ -273,7 +273,7 @@ class SuiteSpec(_Model):
 class MatrixSpec(_Model):
     """A matrix file."""
 
-    version: Literal[1] = 1
+    version: int = Field(1, ge=1, le=1)
     defaults: Settings = Settings()
     floor: Annotated[list[Line], Many] = Field(
         default_factory=list,

@@ -1,0 +1,1 @@
+"""One test suite cut into jobs of about equal time."""
