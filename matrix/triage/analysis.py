@@ -35,8 +35,8 @@ def scanner_for(rules: RuleSet) -> Scanner:
     return _SCANNERS[rules.digest]
 
 
-def analyse(scan: Scan, rules: RuleSet, exit_code: int | None) -> Analysis:
-    """Take a scanned log apart."""
+def analyse(scan: Scan, rules: RuleSet, exit_code: int | None, *, ranks: bool = False) -> Analysis:
+    """Take a scanned log apart; `ranks` says that it is one rank's of several."""
     store = scan.store
     marked = sorted(scan.marks)
     found_steps, verdict = steps.read_steps(store, [n for n in marked if scan.marks[n] & steps.MARKS])
@@ -44,6 +44,7 @@ def analyse(scan: Scan, rules: RuleSet, exit_code: int | None) -> Analysis:
     incidents = gather.incidents(scan, report, rules)
     rank.mark_steps(incidents, found_steps)
     rank.mark_handled(incidents, store)
+    rank.mark_many(incidents, found_steps, ranks)
     found = [rank.name(i, rules, scan.hits, store) for i in incidents]
     code = exit_code if exit_code is not None else verdict.exit_code
     made = Analysis(scan, found_steps, verdict, report, found, "unknown", code)

@@ -15,6 +15,8 @@ from matrix.triage.store import LineStore
 
 TIERS = (0.8, 0.62, 0.45)  # how fatal an incident must be to be a cause, tried in turn
 EARLIER = 5000  # lines back that a pattern may look for what must come before it
+WENT_ON = 200  # lines that a step prints after a process of it died, if that process was one of several
+LAUNCHER_ERRORS = frozenset({"ChildFailedError", "ProcessRaisedException", "ProcessExitedException"})
 NEAR = 150  # lines between incidents that still belong to one end
 # What a rank says when another one left it alone.
 PEER = re.compile(
@@ -84,6 +86,18 @@ def mark_handled(incidents: list[Incident], store: LineStore) -> None:
             incident.fatal -= 0.35
         elif logged and ahead is not None and ahead.level in {"info", "warning", "debug"}:
             incident.fatal -= 0.3
+
+
+def mark_many(incidents: list[Incident], steps: list[Step], ranks: bool) -> None:
+    """Mark exceptions of one process among several: a rank's, a launched one's, or one of a loop whose step went on."""
+    launched = {i.step for i in incidents if i.kind == "launcher" or i.exception in LAUNCHER_ERRORS}
+    for incident in incidents:
+        if incident.kind != "python":
+            continue
+        step = steps[incident.step]
+        end = step.failed_at or step.end
+        went_on = incident.fatal >= 0.9 and end - incident.end > WENT_ON
+        incident.one_of_many = ranks or incident.rank is not None or incident.step in launched or went_on
 
 
 def name(incident: Incident, rules: RuleSet, hits: dict[int, set[int]], store: LineStore) -> Found:

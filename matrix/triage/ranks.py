@@ -58,7 +58,7 @@ def diagnose_folder(folder: Folder, path: str, exit_code: int | None, rules: Rul
     lines = size = 0
     for file in folder.files:
         with open_log(str(file.path)) as stream:
-            analysis = analyse(scanner.scan(stream), rules, None)
+            analysis = analyse(scanner.scan(stream), rules, None, ranks=file.rank is not None)
         lines += analysis.scan.lines
         size += analysis.scan.size
         if file.rank is None:
