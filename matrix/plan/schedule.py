@@ -1,10 +1,10 @@
 """Which job starts next, and on which cards. Pure: the engine says what is ready, what runs and what time it is.
 
 Longest first: jobs go by the expected time of the longest chain that begins with them; wide jobs come earlier for their
-width, and waiting makes any job more urgent (ageing). The first job that does not fit gets a reservation: the earliest moment, by the
-expected ends of what runs, at which its cards will be free. Others start before it only if they end by then or leave it
-its cards (EASY backfill: Lifka, The ANL/IBM SP scheduling system, 1995). So a wide job never starves, and a card never
-idles when something fits behind the reservation.
+width, and waiting makes any job more urgent (ageing). The first job that does not fit gets a reservation: the earliest
+moment, by the expected ends of what runs, at which its cards will be free. Others start before it only if they end by
+then or leave it its cards (EASY backfill: Lifka, The ANL/IBM SP scheduling system, 1995). So a wide job never starves,
+and a card never idles when something fits behind the reservation.
 """
 
 from __future__ import annotations
