@@ -255,7 +255,7 @@ def _own(node: MappingNode) -> list[tuple[Node, Node]]:
 def _scalar(node: ScalarNode) -> Any:
     """Text in quotes stays text; plain text becomes what YAML 1.2's core schema says."""
     text = str(node.value)
-    if node.style is not None:
+    if node.style:  # the C parser says "" where the other says None
         return text
     if _NULL.fullmatch(text):
         return None
