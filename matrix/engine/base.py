@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -28,7 +28,7 @@ class Launch:
     cards: tuple[Card, ...] = ()
     shared: bool = False  # others may use the same cards at the same time
     container: Container | None = None
-    facts: Mapping[str, str] | None = None  # said of the holder of the cards: run, job
+    facts: Mapping[str, object] | None = None  # said of the holder of the cards: run, job, until
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,15 @@ class Outcome:
     left: tuple[int, ...] = ()  # processes that not even KILL ended
     peak_memory: int | None = None  # bytes
     problem: str | None = None  # what went wrong with the tool itself
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A card that another runner has leased."""
+
+    uuid: str
+    until: float | None = None  # when it expects to give it back, seconds since the epoch
+    shared: bool = False
 
 
 class Running(Protocol):
@@ -65,15 +74,22 @@ class Running(Protocol):
 class Engine(Protocol):
     """Runs attempts on some machine."""
 
-    name: str
-    cards: Sequence[Card]
-
-    async def free(self, *, shared: bool = False) -> Collection[str]:
-        """Return the uuids of the cards that could be leased at this moment."""
+    @property
+    def name(self) -> str:
+        """Name of the engine, as records have it."""
         ...
 
-    async def start(self, launch: Launch) -> Running | None:
-        """Lease the cards and start; None when another runner was quicker to lease one of them.
+    @property
+    def cards(self) -> Sequence[Card]:
+        """The cards that it may lease."""
+        ...
+
+    async def held_by_others(self) -> Collection[Held]:
+        """Return the cards that other runners have leased at this moment."""
+        ...
+
+    async def start(self, launch: Launch, leased: Callable[[], None]) -> Running | None:
+        """Lease the cards, call `leased`, and start; None when another runner was quicker to lease one of them.
 
         Raises:
             ToolError: the engine cannot start jobs at all.

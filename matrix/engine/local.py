@@ -11,11 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matrix.engine.base import Launch, Outcome, Why
+from matrix.engine.base import Held, Launch, Outcome, Why
 from matrix.errors import ToolError
 from matrix.host import containers, process, stacks
 from matrix.host.gpus import Card
@@ -52,17 +52,27 @@ class LocalEngine:
             self._leases = Leases(lease_dir)
         except LeaseError as e:
             raise ToolError(str(e), "set MATRIX_LEASE_DIR to a folder that all users of this host can write") from e
+        self._runs: set[LocalRun] = set()
         self._py_spy = shutil.which("py-spy") or shutil.which("py-spy", path=os.path.dirname(sys.executable))  # noqa: PTH120
 
-    async def free(self, *, shared: bool = False) -> Collection[str]:
-        """Return the uuids of the cards that could be leased at this moment."""
-        if not self.cards:
-            return ()
-        uuids = [c.uuid for c in self.cards]
-        return await asyncio.to_thread(self._leases.free, uuids, shared=shared)
+    async def held_by_others(self) -> Collection[Held]:
+        """Return the cards that other runners have leased at this moment."""
+        return await asyncio.to_thread(self._held_by_others) if self.cards else ()
 
-    async def start(self, launch: Launch) -> LocalRun | None:
-        """Lease the cards and start a supervisor with the job; None when another runner was quicker."""
+    def _held_by_others(self) -> list[Held]:
+        mine = {uuid for run in self._runs for uuid in run.card_uuids}
+        others = [c.uuid for c in self.cards if c.uuid not in mine]
+        free = set(self._leases.free(others))
+        shared = set(self._leases.free(others, shared=True)) - free
+        held = []
+        for uuid in others:
+            if uuid not in free:
+                said = [e.get("until") for e in self._leases.holders(uuid)]
+                held.append(Held(uuid, max((u for u in said if isinstance(u, float)), default=None), uuid in shared))
+        return held
+
+    async def start(self, launch: Launch, leased: Callable[[], None] = lambda: None) -> LocalRun | None:
+        """Lease the cards, call `leased`, start a supervisor with the job; None when another runner was quicker."""
         lease = Lease(self._leases.directory, launch.tag, {})
         tool = containers.tool() if launch.container else None
         if launch.container and tool is None:
@@ -77,10 +87,16 @@ class LocalEngine:
             except Busy:
                 return None
         try:
-            return LocalRun(launch, self._plan(launch, lease, tool), lease)
+            leased()
+            run = LocalRun(launch, self._plan(launch, lease, tool), lease)
         except OSError as e:
             lease.release()
             raise ToolError(f"cannot start a supervisor: {e.strerror}") from e
+        except BaseException:
+            lease.release()
+            raise
+        self._runs = {r for r in self._runs if not r.ended} | {run}
+        return run
 
     def _plan(self, launch: Launch, lease: Lease, tool: str | None) -> dict[str, object]:
         stacks_file = launch.scratch / "stacks"
@@ -188,6 +204,16 @@ class LocalRun:
     def kill(self) -> None:
         """Ask for its end at once."""
         self._say("kill")
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has let go of its cards (or cannot: then another's eyes see them as held)."""
+        return self._done.done()
+
+    @property
+    def card_uuids(self) -> list[str]:
+        """Cards that it holds."""
+        return [] if self.ended else [c.uuid for c in self._launch.cards]
 
     @property
     def supervisor(self) -> int:

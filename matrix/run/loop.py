@@ -1,0 +1,298 @@
+"""The run's heart: starts what may start, follows it, moves states on.
+
+Every change is on disk before it is acted on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from matrix.engine.base import Engine, Held, Launch, Outcome, Running
+from matrix.errors import MatrixError
+from matrix.host.gpus import Card
+from matrix.host.joblog import JobLog
+from matrix.plan import hosts, schedule
+from matrix.plan.graph import needed_jobs, tails
+from matrix.records import BAD, Attempt, CardRecord, JobRecord, RunRecord, Status, Verdict, move, outcome, save
+from matrix.run import prepare
+from matrix.run.causes import cause
+from matrix.run.clock import now
+from matrix.run.folder import RECORD
+from matrix.run.judge import Judgement, judge
+from matrix.run.prepare import Place
+from matrix.run.record import tag
+from matrix.run.retry import retried
+from matrix.spec.job import Job
+
+_POLL = 0.25  # seconds between looks at cards that other runners hold
+_OTHERS = 300.0  # seconds that a card of another runner is taken to be away when nothing is said of it
+
+Listener = Callable[[JobRecord], None]  # told of every change of a job
+
+
+@dataclass(slots=True)
+class Active:
+    """A job that runs."""
+
+    job: Job
+    cards: tuple[str, ...]
+    since: float  # monotonic
+    handle: Running | None = None
+
+
+class Runner:
+    """Runs the pending jobs of a record to their end."""
+
+    def __init__(
+        self,
+        record: RunRecord,
+        jobs: Sequence[Job],
+        place: Place,
+        engine: Engine,
+        *,
+        expected: Mapping[str, float],
+        cpu_jobs: int,
+        memory: int | None = None,
+        listener: Listener = lambda _: None,
+    ) -> None:
+        self.record, self.place, self.engine, self.listener = record, place, engine, listener
+        self.jobs = {job.name: job for job in jobs}
+        self.needs = needed_jobs(jobs)
+        self.expected = expected
+        self.tails = tails(self.needs, expected)
+        self.cards = {card.uuid: card for card in engine.cards}
+        seen = tuple(hosts.Card(c.uuid, c.model) for c in engine.cards)
+        self.capacity = schedule.Capacity(seen, cpu_jobs, memory)
+        self.active: dict[str, Active] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.ready_since: dict[str, float] = {}
+        self.stopping = 0  # 1: no more starts, what runs is cancelled; 2: killed
+        self.wake = asyncio.Event()
+        self.first_attempt = {r.name: len(r.attempts) for r in record.jobs}
+        self.waiting_for_others = False
+
+    async def run(self) -> Status:
+        """Run until no job is pending or running; return the status of the run."""
+        self.note()
+        while True:
+            self.block()
+            if self.stopping:
+                self.give_up()
+            elif await self.start_some():
+                continue
+            if not self.tasks and not self.pending():
+                break
+            await self.something_happens()
+        self.record.ended, self.record.status = now(), outcome(self.record)
+        self.note()
+        return self.record.status
+
+    def stop(self) -> None:
+        """Cancel the run; called again, kill what still runs."""
+        self.stopping += 1
+        for active in self.active.values():
+            self.end(active)
+        self.wake.set()
+
+    def end(self, active: Active) -> None:
+        """Ask a running job to end, as hard as the run is being stopped."""
+        if active.handle is not None and self.stopping:
+            (active.handle.cancel if self.stopping == 1 else active.handle.kill)()
+
+    def pending(self) -> list[JobRecord]:
+        """List the jobs that have not begun."""
+        return [r for r in self.record.jobs if r.status is Status.PENDING]
+
+    def note(self, *changed: JobRecord) -> None:
+        """Write the record, then tell the listener."""
+        save(self.record, self.place.folder / RECORD)
+        for job in changed:
+            self.listener(job)
+
+    def block(self) -> None:
+        """Block what needs a job that ended badly, and name the job at the root."""
+        changed: list[JobRecord] = []
+        again = True
+        while again:
+            again = False
+            for r in self.pending():
+                bad = [n for n in self.lacking(r.name) if self.record.job(n).status in BAD | {Status.SKIPPED}]
+                if bad:
+                    roots = list(dict.fromkeys(root for n in bad for root in self.record.job(n).blocked_by or [n]))
+                    r.blocked_by, r.verdict = roots, Verdict(value="follows", compared=roots)
+                    r.allowed = all(self.record.job(root).allowed for root in roots)
+                    move(r, Status.BLOCKED, reason=f"needs what {' and '.join(bad)} did not produce")
+                    changed.append(r)
+                    again = True
+        if changed:
+            self.note(*changed)
+
+    def lacking(self, name: str) -> list[str]:
+        """List the jobs whose hand-offs a job still lacks; what was given by hand is not lacking."""
+        return [n for n in self.record.job(name).needs if self.record.job(n).status is not Status.PASSED]
+
+    def give_up(self) -> None:
+        """Cancel what has not begun."""
+        waiting = self.pending()
+        for r in waiting:
+            move(r, Status.CANCELLED, reason="the run was cancelled before it began")
+        if waiting:
+            self.note(*waiting)
+
+    async def start_some(self) -> bool:
+        """Start what the planner says; whether anything was started or refused."""
+        clock = time.monotonic()
+        ready = [r.name for r in self.pending() if not self.lacking(r.name)]
+        for name in ready:
+            self.ready_since.setdefault(name, clock)
+        if not ready:
+            return False
+        others = await self.engine.held_by_others() if any(self.jobs[n].cards.count for n in ready) else ()
+        running = [self.seen(a, clock) for a in self.active.values()] + [self.foreign(h) for h in others]
+        decision = schedule.decide([self.wish(n, clock) for n in ready], running, self.capacity)
+        self.waiting_for_others = bool(others)
+        began = False
+        for start in decision.starts:
+            if await self.start(self.record.job(start.name), start.cards):
+                began = True
+            else:
+                self.waiting_for_others = True
+        return began
+
+    def wish(self, name: str, clock: float) -> schedule.Ready:
+        """Describe a ready job to the planner."""
+        job = self.jobs[name]
+        expected = self.expected[name]
+        return schedule.Ready(
+            name,
+            expected,
+            job.cards.count,
+            job.cards.model,
+            job.cards.exclusive,
+            job.memory or 0,
+            waited=clock - self.ready_since[name],
+            tail=max(0.0, self.tails[name] - expected),
+        )
+
+    def seen(self, active: Active, clock: float) -> schedule.Running:
+        """Describe a running job to the planner."""
+        job = active.job
+        left = max(0.0, self.expected[job.name] - (clock - active.since))
+        return schedule.Running(job.name, active.cards, left, job.cards.exclusive, job.memory or 0)
+
+    def foreign(self, held: Held) -> schedule.Running:
+        """Describe a card that another runner holds to the planner."""
+        left = max(0.0, held.until - time.time()) if held.until is not None else _OTHERS
+        return schedule.Running(f"another run on {held.uuid}", (held.uuid,), left, not held.shared)
+
+    async def start(self, r: JobRecord, uuids: Sequence[str]) -> bool:
+        """Start one attempt; False when another runner was quicker to lease its cards."""
+        job, n = self.jobs[r.name], len(r.attempts) + 1
+        cards = tuple(self.cards[u] for u in uuids)
+        log = self.place.log(job.name, n)
+        attempt = Attempt(
+            n=n,
+            started=now(),
+            log=str(log.relative_to(self.place.folder)),
+            cards=[CardRecord(uuid=c.uuid, index=c.index, model=c.model) for c in cards],
+        )
+
+        def leased() -> None:
+            attempt.started = now()
+            r.attempts.append(attempt)
+            move(r, Status.RUNNING)
+            self.note(r)
+
+        try:
+            launch = self.launch(job, n, cards)
+            problems = prepare.missing_inputs(job.inputs, self.place.cwd(job), launch.env)
+            if problems:
+                leased()
+                self.refuse(r, attempt, "input_missing", problems, Status.FAILED)
+                return True
+            active = Active(job, tuple(uuids), time.monotonic())
+            self.active[job.name] = active
+            active.handle = await self.engine.start(launch, leased)
+        except MatrixError as e:
+            self.active.pop(job.name, None)
+            if r.status is not Status.RUNNING:
+                leased()
+            self.refuse(r, attempt, "cannot_start", [e.message], Status.ERROR)
+            return True
+        if active.handle is None:
+            del self.active[job.name]
+            return False
+        self.end(active)  # in case the run was stopped meanwhile
+        task = asyncio.create_task(self.follow(r, attempt, active, cards))
+        self.tasks.add(task)
+        return True
+
+    def launch(self, job: Job, n: int, cards: tuple[Card, ...]) -> Launch:
+        """Make everything ready for an attempt."""
+        scratch = self.place.scratch(job.name, n)
+        scratch.mkdir(parents=True, exist_ok=True)
+        return Launch(
+            tag=tag(self.record.id, job.name, n),
+            argv=prepare.command(job, n, self.place),
+            cwd=self.place.cwd(job),
+            env=prepare.environment(job, n, self.place),
+            log=self.place.log(job.name, n),
+            scratch=scratch,
+            timeout=job.timeout,
+            cards=cards,
+            shared=not job.cards.exclusive,
+            container=job.container,
+            facts={"run": self.record.id, "job": job.name, "until": time.time() + self.expected[job.name]},
+        )
+
+    def refuse(self, r: JobRecord, attempt: Attempt, category: str, problems: list[str], status: Status) -> None:
+        """Record an attempt that could not be started, with its reasons in the log."""
+        log = JobLog(str(self.place.folder / attempt.log))
+        causes = [cause(category, text, job=r.name, line=log.remark(text)) for text in problems]
+        self.conclude(r, attempt, Judgement(status, causes))
+
+    async def follow(self, r: JobRecord, attempt: Attempt, active: Active, cards: tuple[Card, ...]) -> None:
+        """Wait for an attempt, judge it, and conclude."""
+        assert active.handle is not None
+        out: Outcome = await active.handle.wait()
+        del self.active[r.name]
+        self.wake.set()  # its cards are free while it is being judged
+        attempt.exit_code, attempt.signal, attempt.peak_memory = out.exit_code, out.signal, out.peak_memory
+        card = cards[0].model if cards else None
+        try:
+            found = await asyncio.to_thread(judge, active.job, attempt.n, out, self.place, card)
+        except (MatrixError, OSError) as e:
+            text = f"the result cannot be judged: {e}"
+            found = Judgement(Status.ERROR, [cause("runner_lost", text, job=r.name)])
+        self.conclude(r, attempt, found)
+
+    def conclude(self, r: JobRecord, attempt: Attempt, found: Judgement) -> None:
+        """Enter what was found, and try again where the policy says so."""
+        attempt.ended, attempt.status, attempt.causes = now(), found.status, found.causes
+        r.facts, r.failing_tests = found.facts, found.failing_tests
+        job = self.jobs[r.name]
+        r.allowed = found.status in BAD and job.allowed(date.today().isoformat())  # noqa: DTZ011 -- the reader's day
+        r.verdict = Verdict() if found.status in BAD else None
+        reason = job.allow_failure.reason if r.allowed and job.allow_failure else None
+        move(r, found.status, reason=reason)
+        done = len(r.attempts) - self.first_attempt[r.name]
+        if not self.stopping and retried(found.status, found.causes, done, job.retries):
+            self.note(r)
+            move(r, Status.PENDING, reason=f"attempt {attempt.n} ended with {found.causes[0].category}; tried again")
+        self.note(r)
+        self.wake.set()
+
+    async def something_happens(self) -> None:
+        """Wait until an attempt ends, the run is stopped, or cards of other runners may have come back."""
+        waker = asyncio.create_task(self.wake.wait())
+        timeout = _POLL if self.waiting_for_others and not self.stopping else None
+        done, _ = await asyncio.wait({*self.tasks, waker}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        waker.cancel()
+        self.wake.clear()
+        for task in done & self.tasks:
+            self.tasks.discard(task)
+            task.result()

@@ -1,0 +1,222 @@
+"""Where all is joined: a spec becomes a run, the run is followed to its end, and its reports are written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from matrix.engine.local import LocalEngine
+from matrix.errors import ToolError, UsageError
+from matrix.host import gpus, process
+from matrix.host.gpus import Card
+from matrix.plan import hosts
+from matrix.plan.hosts import card_suits
+from matrix.records import RunRecord, Status, load, save
+from matrix.run import record as records
+from matrix.run.companions import check_out
+from matrix.run.folder import RECORD, create, locked, runs_folder
+from matrix.run.loop import Listener, Runner
+from matrix.run.prepare import Place, handoff_paths
+from matrix.run.times import expected_times
+from matrix.shard import times as shard_times
+from matrix.spec.job import Job
+from matrix.spec.load import Spec, read
+from matrix.spec.select import changed_files, select
+
+_OPTIONS = "options.json"
+_OLD_JOB_LIMIT = 10.0  # seconds that processes of a killed runner get to end
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run was asked for; kept beside its record, since a resumed run needs the same."""
+
+    engine: str = "local"
+    cards: str | None = None  # pretended ones, as `--cards` has them
+    cpu_jobs: int | None = None  # jobs without cards at the same time
+    handoffs: Mapping[str, str] = field(default_factory=dict)  # given from outside: name -> path
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run that is about to begin or to go on."""
+
+    spec: Spec
+    folder: Path
+    record: RunRecord
+    options: Options
+
+
+def new(
+    spec: Spec,
+    options: Options,
+    *,
+    only: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    changed_since: str | None = None,
+) -> Session:
+    """Make the folder and the record of a new run.
+
+    Raises:
+        UsageError: the selection is wrong, a given hand-off is not there, or a job asks for cards that are not.
+
+    """
+    changed = changed_files(spec.root, changed_since) if changed_since else None
+    choices = select(spec, only=only, tags=tags, changed=changed, handoffs=list(options.handoffs))
+    for name, path in options.handoffs.items():
+        if not Path(path).exists():
+            raise UsageError(f"--handoff {name}={path}: there is no such path")
+    folder = create(spec.root)
+    record = records.new_record(
+        spec, choices, folder.name, options.engine, given=options.handoffs, base=changed_since, changed=changed
+    )
+    (folder / _OPTIONS).write_text(json.dumps(asdict(options)), encoding="utf-8")
+    save(record, folder / RECORD)
+    return Session(spec, folder, record, options)
+
+
+def reopen(folder: Path) -> Session:
+    """Take up a run that is there.
+
+    Raises:
+        UsageError: the matrix is another one by now.
+        ToolError: the record cannot be read.
+
+    """
+    record = load(folder / RECORD)
+    root = folder.parents[2]
+    spec = read(root / record.spec.path)
+    if spec.sha256 != record.spec.sha256:
+        raise UsageError(f"{spec.path} has changed since run {record.id} began", "start a new run: matrix run")
+    try:
+        options = Options(**json.loads((folder / _OPTIONS).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        options = Options(engine=record.engine)
+    return Session(spec, folder, record, options)
+
+
+def begin(session: Session, listener: Listener) -> Status:
+    """Run a new session to its end."""
+    with locked(session.folder):
+        return _follow(session, listener)
+
+
+def resume(folder: Path, listener_for: Callable[[Session], Listener]) -> Session:
+    """Finish what a killed runner left unfinished; what has passed is not run again."""
+    with locked(folder):
+        session = reopen(folder)
+        _end_old_jobs(records.take_up(session.record))
+        save(session.record, folder / RECORD)
+        _follow(session, listener_for(session))
+        return session
+
+
+def rerun(folder: Path, names: Sequence[str], *, failed: bool, listener_for: Callable[[Session], Listener]) -> Session:
+    """Add attempts to a run: of the named jobs, of all that went badly, or of all."""
+    with locked(folder):
+        session = reopen(folder)
+        _end_old_jobs(records.take_up(session.record))
+        records.again(session.record, names, failed=failed)
+        save(session.record, folder / RECORD)
+        _follow(session, listener_for(session))
+        return session
+
+
+def _end_old_jobs(tags: Sequence[str]) -> None:
+    """See to it that no process of attempts lives whose runner was killed."""
+    for tag in tags:
+        left = process.kill_all(lambda tag=tag: process.of_job(tag), _OLD_JOB_LIMIT)  # type: ignore[misc]
+        if left:
+            raise ToolError(f"processes {left} of {tag} do not end", "end them, then resume the run again")
+
+
+def _follow(session: Session, listener: Listener) -> Status:
+    """Follow a run to its end and write its reports."""
+    spec, options = session.spec, session.options
+    pending = [job for job in spec.jobs if session.record.job(job.name).status is Status.PENDING]
+    engine = LocalEngine(find_cards(options, pending))
+    companions = check_out(pending, spec.root, session.record)
+    handoffs = {**handoff_paths(spec.root, spec.jobs), **{n: Path(p).resolve() for n, p in options.handoffs.items()}}
+    place = Place(spec.root, session.folder, handoffs, companions)
+    _pin_times(pending, place)
+    runner = Runner(
+        session.record,
+        spec.jobs,
+        place,
+        engine,
+        expected=expected_times(spec.jobs, runs_folder(spec.root)),
+        cpu_jobs=options.cpu_jobs or max(2, os.cpu_count() or 1),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        listener=listener,
+    )
+    status = asyncio.run(_run(runner))
+    _keep_times(pending, place)
+    return status
+
+
+async def _run(runner: Runner) -> Status:
+    """Run, with Ctrl-C and its like as the wish to stop: once to cancel, twice to kill."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, runner.stop)
+    return await runner.run()
+
+
+def find_cards(options: Options, jobs: Sequence[Job]) -> tuple[Card, ...]:
+    """Return the cards of this host: pretended, found by the driver, or named by the site.
+
+    Raises:
+        UsageError: a job asks for more than there are.
+        ToolError: a job asks for cards and the driver does not answer.
+
+    """
+    if options.cards is not None:
+        cards, problem = gpus.pretended(options.cards), None
+    else:
+        found = gpus.discover()
+        cards, problem = found.cards or _site_cards(), found.problem
+    for job in jobs:
+        fitting = [c for c in cards if card_suits(hosts.Card(c.uuid, c.model), job.cards.model)]
+        if job.cards.count > len(fitting):
+            if problem:
+                raise ToolError(f"{job.name} asks for cards, and this host cannot say which it has: {problem}")
+            of = f" of model {job.cards.model}" if job.cards.model else ""
+            raise UsageError(
+                f"{job.name} asks for {job.cards.count} cards{of}; this host has {len(fitting)}",
+                "choose others with --only, or pretend cards with --cards N",
+            )
+    return cards
+
+
+def _site_cards() -> tuple[Card, ...]:
+    """Return the cards that the site's file gives to this host, where no NVIDIA driver can tell."""
+    path = hosts.hosts_file()
+    if path is None:
+        return ()
+    name = socket.gethostname()
+    for host in hosts.read_hosts(path):
+        if host.name in (name, name.split(".")[0]):
+            return tuple(Card(f"{host.name}-{c.id}", i, c.model or "") for i, c in enumerate(host.cards))
+    return ()
+
+
+def _shard_stores(jobs: Sequence[Job], place: Place) -> dict[Path, Path]:
+    """Return where shards exchange times in this run, and where these are kept from run to run."""
+    kept = place.root / ".matrix" / "times"
+    return {place.folder / "shards" / job.base: kept / f"{job.base}.json" for job in jobs if job.shard}
+
+
+def _pin_times(jobs: Sequence[Job], place: Place) -> None:
+    for folder, store in _shard_stores(jobs, place).items():
+        shard_times.pin(store, folder)
+
+
+def _keep_times(jobs: Sequence[Job], place: Place) -> None:
+    for folder, store in _shard_stores(jobs, place).items():
+        shard_times.keep(folder, store)
