@@ -121,9 +121,14 @@ CONF
 }
 
 stop_slurm() {
-  local pid
-  for pid in "$data"/slurm/slurmd.*.pid "$data"/slurm/slurmctld.pid "$data"/slurm/munge/pid; do
-    [ -s "$pid" ] && kill "$(cat "$pid")" 2>/dev/null || true
+  local file pid pids=()
+  for file in "$data"/slurm/slurmd.*.pid "$data"/slurm/slurmctld.pid "$data"/slurm/munge/pid; do
+    [ -s "$file" ] && pids+=("$(cat "$file")")
+  done
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do # they write their state when they end: wait for it
+    for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    kill -9 "$pid" 2>/dev/null || true
   done
 }
 

@@ -13,4 +13,5 @@ if ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
 fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[train,postgres,dev]'
+bash scripts/node.sh
 echo "setup: ready in $venv"

@@ -75,7 +75,7 @@ class Attention(nn.Layer):
         out_gTR = paddle.matmul(o_gTi, w_gRi, transpose_y=True)
         return self.policy.act(out_gTR.transpose([1, 0, 2]).reshape([B, S, g * rank]))
 
-    def _core(  # noqa: PLR0917
+    def _core(
         self,
         x: paddle.Tensor,
         qc: paddle.Tensor,

@@ -1,10 +1,10 @@
 """Which job starts next, and on which cards. Pure: the engine says what is ready, what runs and what time it is.
 
-Longest first: jobs go by the expected time of the longest chain that begins with them, and waiting makes a job more
-urgent, wide ones faster (ageing). The first job that does not fit gets a reservation: the earliest moment, by the
-expected ends of what runs, at which its cards will be free. Others start before it only if they end by then or leave it
-its cards (EASY backfill: Lifka, The ANL/IBM SP scheduling system, 1995). So a wide job never starves, and a card never
-idles when something fits behind the reservation.
+Longest first: jobs go by the expected time of the longest chain that begins with them; wide jobs come earlier for their
+width, and waiting makes any job more urgent (ageing). The first job that does not fit gets a reservation: the earliest
+moment, by the expected ends of what runs, at which its cards will be free. Others start before it only if they end by
+then or leave it its cards (EASY backfill: Lifka, The ANL/IBM SP scheduling system, 1995). So a wide job never starves,
+and a card never idles when something fits behind the reservation.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from matrix.plan.hosts import Card, card_suits
 
-# A second of waiting counts so much of a second of expected time, per card beyond the first.
-AGEING = 1.0
+# A second of waiting counts as so many seconds of chain: enough that nothing is passed over for ever.
+AGEING = 0.02
 # So many jobs that are not exclusive may be on one card.
 SHARERS = 4
 
@@ -35,9 +35,9 @@ class Ready:
     tail: float = 0.0  # expected seconds of the longest chain that follows it
 
     @property
-    def urgency(self) -> float:
-        """How early it should start: larger is earlier."""
-        return self.expected + self.tail + AGEING * self.waited * max(1, self.cards)
+    def chain(self) -> float:
+        """Expected seconds of the longest chain that begins with this job."""
+        return self.expected + self.tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Start:
 
     name: str
     cards: tuple[str, ...]
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,21 @@ class _State:
         return self.sharers.get(card, 0) < (1 if job.exclusive else SHARERS)
 
 
+def by_urgency(ready: Sequence[Ready], cards: int) -> list[Ready]:
+    """Most urgent first: long chains, wide jobs, long waits.
+
+    A job that takes every card counts as if its chain were longer by the time that all ready work takes, narrower ones
+    by their share. Wide jobs early are no loss: one after the other they leave no card idle, and later each would have
+    to wait until all cards are free at the same moment.
+    """
+    work = sum(job.cards * job.expected for job in ready) / max(1, cards)
+
+    def urgency(job: Ready) -> float:
+        return job.chain + work * job.cards / max(1, cards) + AGEING * job.waited
+
+    return sorted(ready, key=lambda job: (-urgency(job), -job.cards, job.name))
+
+
 def decide(ready: Iterable[Ready], running: Iterable[Running], capacity: Capacity) -> Decision:
     """Say which of the ready jobs start now, on which cards, and for which job cards are being kept.
 
@@ -141,8 +157,7 @@ def decide(ready: Iterable[Ready], running: Iterable[Running], capacity: Capacit
     for held in busy:
         state.take(held.cards, held.memory, exclusive=held.exclusive)
     empty = _State(capacity)
-    queue = sorted(ready, key=lambda job: (-job.urgency, -job.cards, job.name))
-    queue = [job for job in queue if empty.place(job) is not None]
+    queue = by_urgency([job for job in ready if empty.place(job) is not None], len(capacity.cards))
     starts: list[Start] = []
     reserved: tuple[Ready, float] | None = None
     kept: tuple[str, ...] = ()
@@ -152,9 +167,12 @@ def decide(ready: Iterable[Ready], running: Iterable[Running], capacity: Capacit
             if reserved is None:
                 reserved, kept = _reserve(job, busy, state)
             continue
-        if reserved is not None and not _harmless(job, cards, busy, state, reserved):
-            continue
-        starts.append(Start(job.name, cards))
+        why = "the most urgent that is ready"
+        if reserved is not None:
+            if not _harmless(job, cards, busy, state, reserved):
+                continue
+            why = f"fits while {reserved[0].name} waits for its cards"
+        starts.append(Start(job.name, cards, why))
         busy.append(Running(job.name, cards, job.expected, job.exclusive, job.memory))
         state.take(cards, job.memory, exclusive=job.exclusive)
     reservation = Reservation(reserved[0].name, kept, reserved[1]) if reserved else None

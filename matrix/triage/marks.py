@@ -35,7 +35,12 @@ MARKS: tuple[Mark, ...] = (
     Mark("block", r"_{3,} [^\n]{1,200} _{3,}", 1, 60),
     Mark("test_e", r"[ \n]E   [^\n]", 8, 4),
     Mark("test_word", r"(?:FAILED|ERROR|FAIL|RERUN|XPASS)[ (]?", 2, 6),
-    Mark("test_crash", r"(?:crashed while running|node down: |replacing crashed worker|INTERNALERROR>)", 4, 6),
+    Mark(
+        "test_crash",
+        r"(?:\+\+ Timeout \+\+|crashed while running|node down: |replacing crashed worker|INTERNALERROR>)",
+        4,
+        6,
+    ),
     Mark(
         "test_count",
         r"(?:[0-9]+ (?:passed|failed|errors?|skipped|deselected|xfailed)[ ,]|no tests ran|Ran [0-9]+ tests? in|test result: )",

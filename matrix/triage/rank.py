@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from matrix.triage.fate import HANDLED, after, before, fate
 from matrix.triage.frames.model import Incident, Step
-from matrix.triage.frames.plain import HANDLED
 from matrix.triage.lines import Line
 from matrix.triage.ruleset import Pattern, RuleSet
 from matrix.triage.store import LineStore
 
-MIN_FATAL = 0.45
-_PEER = re.compile(
-    r"Connection closed by peer|[Cc]onnection reset by peer|TIMEOUT self_rank|Application timeout caused pair closure|Broken pipe|remote process exited"
-    r"|NCCL communicator was aborted|Termination signal|SIGTERM|recvValue failed|sendBytes failed|Socket Timeout|failed to (?:recv|send)|heartbeat"
-    r"|Timed out waiting \d+ms for (?:recv|send)|Watchdog caught collective|peer closed|ncclRemoteError|Connection refused"
+TIERS = (0.8, 0.62, 0.45)  # how fatal an incident must be to be a cause, tried in turn
+EARLIER = 5000  # lines back that a pattern may look for what must come before it
+WENT_ON = 200  # lines that a step prints after a process of it died, if that process was one of several
+LAUNCHER_ERRORS = frozenset({"ChildFailedError", "ProcessRaisedException", "ProcessExitedException"})
+NEAR = 150  # lines between incidents that still belong to one end
+# What a rank says when another one left it alone.
+PEER = re.compile(
+    r"[Cc]onnection (?:closed|reset) by peer|TIMEOUT self_rank|Application timeout caused pair closure|Broken pipe|remote process exited|Termination signal|SIGTERM"
+    r"|NCCL communicator was aborted|recvValue failed|sendBytes failed|recvBytes|Socket Timeout|failed to (?:recv|send)|heartbeat|peer closed|ncclRemoteError"
+    r"|Timed out waiting \d+ms for (?:recv|send)|Watchdog caught collective|Connection refused|[Ss]ocket closed|store->get|TCPStore|collective operation timeout|barrier"
 )
-_FOLLOW_UP_STEP = re.compile(
-    r"\b(?:post|collect|upload|artifact|archive|clean(?:up)?|teardown|report|notify|publish|stop|logs?|summary|ls|cp|tar|rm|df|after_script|cat)\b",
+_FOLLOW_UP = re.compile(
+    r"\b(?:post|collect|upload|artifacts?|archive|clean(?:up|ing)?|teardown|report|notify|publish|stop|logs?|summary|ls|cp|tar|rm|df|after_script|cat|cache)\b",
     re.IGNORECASE,
 )
 _MISSING = re.compile(
-    r"No such file or directory|cannot stat|cannot access|does not exist|not found|FileNotFound|no files were found",
-    re.IGNORECASE,
+    r"[Nn]o such file or directory|cannot stat|cannot access|does not exist|FileNotFound|[Nn]o files were found"
 )
 
 
@@ -38,12 +43,16 @@ class Found:
     line: int = 0
     text: str = ""
     body: str = ""
-    follow: list[Incident] = field(default_factory=list)
 
     @property
     def category(self) -> str:
         """Id of the category, `unknown` without a rule."""
         return self.pattern.category if self.pattern else "unknown"
+
+    @property
+    def named(self) -> bool:
+        """True if a rule takes it for a cause."""
+        return self.pattern is not None and self.pattern.role != "consequence"
 
 
 def mark_steps(incidents: list[Incident], steps: list[Step]) -> None:
@@ -57,71 +66,157 @@ def mark_steps(incidents: list[Incident], steps: list[Step]) -> None:
 
 
 def mark_handled(incidents: list[Incident], store: LineStore) -> None:
-    """Mark exceptions that the program caught: a logger's words before or after, or output that goes on as before."""
+    """Mark exceptions that the program caught: it says so before or after, or goes on as before."""
     for incident in incidents:
-        if incident.kind != "python" or incident.handled:
+        if incident.kind not in {"python", "exception"} or incident.handled:
             continue
-        before = _neighbour(store, incident, incident.start, -1)
-        after = _neighbour(store, incident, incident.end, 1)
-        if (
-            after is not None
-            and (after.level in {"info", "warning", "debug"} or HANDLED.search(after.body))
-            and HANDLED.search(after.body)
-        ):
+        ending = fate(store, incident)
+        ahead, behind = before(store, incident), after(store, incident)
+        logged = ahead is not None and ahead.no >= incident.start - 2 and ahead.level != ""
+        said = (logged and ahead is not None and HANDLED.search(ahead.body) is not None) or (
+            behind is not None and HANDLED.search(behind.body) is not None and behind.body[:1] not in " \t"
+        )
+        if logged and said:
             incident.handled = True
-        elif before is not None and (before.level in {"warning", "info", "debug"} or HANDLED.search(before.body)):
-            incident.handled = (
-                before.level in {"warning", "info", "debug"}
-                and not re.search(r"fatal|abort|exiting", before.body, re.IGNORECASE)
-            ) or HANDLED.search(before.body) is not None
-        elif before is not None and before.level == "error":
-            incident.fatal -= 0.1
+        elif ending == "died":
+            incident.fatal += 0.05
+        elif said or (ending == "survived" and logged):
+            incident.handled = True
+        elif ending == "survived":
+            incident.fatal -= 0.35
+        elif logged and ahead is not None and ahead.level in {"info", "warning", "debug"}:
+            incident.fatal -= 0.3
 
 
-def _neighbour(store: LineStore, incident: Incident, no: int, step: int) -> Line | None:
-    for at in range(no + step, no + 12 * step, step):
-        line = store.line(at)
-        if line is None:
-            return None
-        if line.stream == incident.stream and line.body.strip():
-            return line
-    return None
+def mark_many(incidents: list[Incident], steps: list[Step], ranks: bool) -> None:
+    """Mark exceptions of one process among several: a rank's, a launched one's, or one of a loop whose step went on."""
+    launched = {i.step for i in incidents if i.kind == "launcher" or i.exception in LAUNCHER_ERRORS}
+    for incident in incidents:
+        if incident.kind != "python":
+            continue
+        step = steps[incident.step]
+        end = step.failed_at or step.end
+        went_on = incident.fatal >= 0.9 and end - incident.end > WENT_ON
+        incident.one_of_many = ranks or incident.rank is not None or incident.step in launched or went_on
 
 
-def choose(incidents: list[Incident], steps: list[Step], failed_steps: list[int]) -> list[Incident]:
-    """Root incidents, the likeliest first."""
-    alive = [i for i in incidents if not i.handled and i.fatal >= MIN_FATAL and not i.wrapper]
-    wrappers = [i for i in incidents if not i.handled and i.wrapper and i.fatal >= 0.3]
-    for number in failed_steps or range(len(steps)):
-        here = [i for i in alive if i.step == number] or [i for i in wrappers if i.step == number]
-        if here:
-            return _within(here)
-    return []
-
-
-def _within(here: list[Incident]) -> list[Incident]:
-    tests = [i for i in here if i.tests]
-    if tests:
-        return tests
-    own = [i for i in here if not _PEER.search(i.body)]
-    pool = own or here
-    best = max(i.fatal for i in pool)
-    return [next(i for i in pool if i.fatal >= best - 0.1)]
-
-
-def name(found: Found, rules: RuleSet, hits: dict[int, set[int]]) -> None:
-    """Find the rule for an incident among its key lines, innermost first."""
-    incident = found.incident
+def name(incident: Incident, rules: RuleSet, hits: dict[int, set[int]], store: LineStore) -> Found:
+    """Ask the rules about an incident's key lines, innermost first."""
     where = incident.where
+    best: Found | None = None
     for key in incident.keys:
         body = re.sub(r"^(?:E {2,}|[\s|]+)", "", key.body)
         for index in sorted(hits.get(key.no, ())):
             pattern = rules.patterns[index]
-            if pattern.where not in where or pattern.block:
+            if pattern.block or pattern.where not in where or not (match := pattern.search(body)):
                 continue
-            match = pattern.search(body)
-            if match:
-                found.pattern, found.captures = pattern, match.groupdict()
-                found.line, found.text, found.body = key.no, key.text, body
-                return
-    found.line, found.text, found.body = incident.line, incident.text, incident.body
+            if pattern.after is not None and not _is_after(pattern, key, store):
+                continue
+            if best is None or (best.pattern is not None and pattern.priority > best.pattern.priority + 20):
+                best = Found(incident, pattern, match.groupdict(), key.no, key.text, body)
+            break
+    return best or Found(incident, line=incident.line, text=incident.text, body=incident.body)
+
+
+def _is_after(pattern: Pattern, key: Line, store: LineStore) -> bool:
+    """True if an earlier line of the same stream is what the pattern wants to see before its own."""
+    for no in range(key.no - 1, max(key.no - EARLIER, 0), -1):
+        line = store.line(no)
+        if line is not None and line.stream == key.stream and pattern.is_after(line.body):
+            return True
+    return False
+
+
+def choose(found: list[Found], steps: list[Step], exit_code: int | None) -> list[Found]:
+    """Root incidents, the likeliest first; `found` in order of lines."""
+    alive = [f for f in found if not f.incident.handled]
+    failed = [n for n, step in enumerate(steps) if step.status == "failed"]
+    if not failed:
+        return _by_tier(alive, [f.incident.step for f in alive], steps, exit_code)
+    roots: list[Found] = []
+    for number in failed:
+        code = steps[number].exit_code
+        here = _by_tier(alive, [number], steps, code if code is not None else exit_code)
+        if number == failed[0]:
+            if not here:
+                return []  # the first step to fail left no trace: no other step's words explain it
+            roots = here
+        elif here and not _follows(steps[number], here[0], roots[0]):
+            roots.extend(here)
+    return roots
+
+
+def _by_tier(alive: list[Found], numbers: Iterable[int], steps: list[Step], exit_code: int | None) -> list[Found]:
+    order = sorted(set(numbers))
+    for tier in TIERS:
+        for number in order:
+            here = [
+                f for f in alive if f.incident.step == number and f.incident.fatal >= tier and not f.incident.wrapper
+            ]
+            if here:
+                reach = [
+                    f for f in alive if f.incident.step == number and f.incident.fatal >= 0.6 and not f.incident.wrapper
+                ]
+                return _within(here, reach or here, steps[number], exit_code)
+    for number in order:
+        here = [
+            f
+            for f in alive
+            if f.incident.step == number and f.incident.wrapper and (f.named or f.incident.fatal >= 0.3)
+        ]
+        if here:
+            return ([f for f in here if f.named] or here)[:1]
+    return []
+
+
+def _within(here: list[Found], reach: list[Found], step: Step, exit_code: int | None) -> list[Found]:
+    """The causes among the incidents of one step."""
+    if tests := [f for f in reach if f.incident.tests]:
+        return tests
+    by_signal = exit_code is not None and (exit_code > 128 or exit_code < 0) and exit_code not in {143, -15, 255}
+    if by_signal and (dead := [f for f in reach if f.incident.kind in {"signal", "crash"}]):
+        return dead[:1]
+    pool = _own(here) or _own(reach) or here
+    tail = _tail(pool, step)
+    best = max(f.incident.fatal for f in tail)
+    root = next(f for f in tail if f.incident.fatal >= best - 0.1)
+    return [_upstream(root, reach)]
+
+
+def _own(found: list[Found]) -> list[Found]:
+    """Without those that only lost a peer."""
+    return [f for f in found if not PEER.search(f.incident.body)]
+
+
+def _tail(pool: list[Found], step: Step) -> list[Found]:
+    """The incidents that hang together with the step's end, if any do; else all."""
+    end = step.failed_at or step.end
+    cluster: list[Found] = []
+    for found in reversed(pool):
+        if end - found.incident.end > NEAR:
+            break
+        cluster.append(found)
+        end = found.incident.start
+    return cluster[::-1] or pool
+
+
+def _upstream(root: Found, reach: list[Found]) -> Found:
+    """An error that a tool printed just before, of which `root` only tells."""
+    at = root
+    for found in reversed([f for f in reach if f.incident.line < root.incident.start]):
+        if at.incident.start - found.incident.end > 40 or PEER.search(found.incident.body):
+            break
+        if (
+            found.named
+            and found.incident.kind in {"tool", "crash", "signal", "exception"}
+            and found.incident.stream in {"", root.incident.stream}
+        ):
+            at = found
+    return at
+
+
+def _follows(step: Step, later: Found, root: Found) -> bool:
+    """True if a later step's failure comes of an earlier one's: it tidies up, or misses what was not made."""
+    if later.category == root.category or _MISSING.search(later.incident.body):
+        return True
+    return _FOLLOW_UP.search(step.name) is not None

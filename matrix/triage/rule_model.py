@@ -21,6 +21,8 @@ class Where(StrEnum):
 
     ANY = "any"  # any line that the job printed (never a step's script text)
     EXCEPTION = "exception"  # the last line of a traceback, `Class: message`, also as pytest's `E   ` line
+    TEST = "test"  # what a test's own report says of its failure: pytest's `E   ` line or summary, unittest's exception
+    RANK = "rank"  # an exception raised in the program's own code by one process of several: a rank, or one run of a loop of them
     ERROR_LINE = "error_line"  # a line that a tool prints as its error: compiler, pip, git, npm, a linter's finding
     LAUNCHER = "launcher"  # what torchrun, paddle launch, Slurm or the shell says about a process that ended
     SUMMARY = "summary"  # a closing table: pytest's short summary, coverage, a job's list of failures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,11 +31,25 @@ class Incident:
     wrapper: bool = False  # tells of another process's failure
     handled: bool = False  # caught, retried, expected, or in a step that passed
     step: int = 0
+    one_of_many: bool = False  # one process of several printed it: a rank, or one run of a loop that went on
 
     @property
     def where(self) -> frozenset[str]:
         """Structural conditions (`rule_model.Where`) that its lines meet."""
-        return _WHERE[self.kind]
+        where = _WHERE[self.kind]
+        if self.tests:
+            where |= {"test"}
+        if self.one_of_many and self.kind == "python" and in_own_code(self.frames):
+            where |= {"rank"}
+        return where
+
+
+def in_own_code(frames: list[tuple[str, int, str]]) -> bool:
+    """True if the innermost Python frame is neither an installed package's nor the standard library's."""
+    return bool(frames) and _LIBRARY.search(frames[-1][0]) is None
+
+
+_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|\.pyx$|[\\/]Lib[\\/]")
 
 
 _WHERE: dict[str, frozenset[str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from matrix.triage.fate import HANDLED
 from matrix.triage.frames.model import Incident, Kind
 from matrix.triage.lines import Line
 
@@ -25,6 +26,9 @@ _SHELL_SIGNAL = re.compile(
     r"(?:.*: line \d+: +\d+ |\[\d+\]\s+(?:\+\s+)?\d*\s*|.*: )?(?P<what>Killed|Segmentation fault|segmentation fault|Aborted|Bus error|Illegal instruction"
     r"|Floating point exception|Trace/breakpoint trap|Terminated)(?: ?\(core dumped\))?(?:\s{2,}\S.*|\s*$)"
 )
+_LINT = re.compile(
+    r"[\w./\\@+-]+\.\w+:\d+(?::\d+)?:? [A-Z]{1,6}\d{2,5}\b|Would reformat: |would reformat |\s*\d+:\d+\s+error\s"
+)
 _TOOL = re.compile(
     r"(?:(?:[\w./+@-]+|\[[\w ./:-]+\])(?:\[\d+\])?[: ] ?){0,3}?(?:\*\*\* )?(?:##\[error\]|::error[^:]*::|[\u2717\u2718\u274c\u2716\u00d7] ?|\U0001f6a8 )?\s?"
     r"(?:fatal(?: error)?|error|Error|ERROR|ERR!|E|FATAL|Fatal|FAILED|FAILURE|Failure|Failed|failed|FAIL|panic|abort|ABORT)(?:\[\w+\]|\([\w ]+\)| \w+\d+)?(?:!|:|\]| -|\s*$)"
@@ -45,12 +49,7 @@ _RUNNER = re.compile(
     r"(?:##\[error\]|Error: |::error[^:]*::)?.*\b(?:operation was cancell?ed|has timed out after|exceeded the maximum execution time|lost communication|shutdown signal|Build timed out|job was cancell?ed)",
     re.IGNORECASE,
 )
-HANDLED = re.compile(
-    r"\bignor(?:ed|ing)\b|\bretry(?:ing)?\b|\bwill retry\b|falling back|fall back|fallback|\bcontinuing\b|\bskipp?(?:ed|ing)\b|\boptional\b|not an error|\brecovered\b"
-    r"|\battempt \d+(?:/| of )\d+ failed|non-fatal|nonfatal|harmless|as expected|\bexpected (?:error|failure|exception)|\bcaught\b|\bhandled\b|is disabled|using .* instead"
-    r"|\b0 (?:errors?|failed|failures?)\b|no errors?\b|\berrors?[:=] ?0\b",
-    re.IGNORECASE,
-)
+_BENIGN = re.compile(r"\b0 (?:errors?|failed|failures?|warnings?)\b|\bno errors?\b|\berrors?[:=] ?0\b", re.IGNORECASE)
 _QUIET = frozenset({"info", "debug", "warning", "trace", "notice"})
 
 
@@ -59,7 +58,7 @@ def classify(line: Line) -> tuple[Kind, float]:
     body = line.body.strip()
     if line.level in _QUIET or body.lower().startswith(("warning", "warn:", "note:", "hint:", "deprecat")):
         return "word", 0.1
-    handled = 0.5 if HANDLED.search(body) else 0.0
+    handled = 0.5 if (HANDLED.search(body) or _BENIGN.search(body)) else 0.0
     for kind, pattern, fatal in _KINDS:
         if pattern.match(body):
             return kind, fatal - handled
@@ -83,6 +82,7 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str], float], ...] = (
     ("exit", _MAKE, 0.35),
     ("exception", _EXCEPTION, 0.75),
     ("tool", _COMPILER, 0.8),
+    ("tool", _LINT, 0.75),
     ("tool", _TOOL, 0.7),
     ("exit", re.compile(r".{0,80}\b(?:exit(?:ed)?|return(?:ed)?)\b.{0,20} (?:code|status)[ :=]+[\(']?-?[1-9]"), 0.35),
     ("tool", _SHELL, 0.68),

@@ -49,6 +49,27 @@ def read_steps(store: LineStore, lines: list[int]) -> tuple[list[Step], Verdict]
     return builder.finish(store.total)
 
 
+def is_boundary(text: str, raw: bytes) -> bool:
+    """True if a line is the runner's end of a step or start of the next."""
+    return (
+        text.startswith(
+            (
+                "##[error]Process completed",
+                "##[group]Run ",
+                "##[section]",
+                "[Pipeline] }",
+                "[Pipeline] // ",
+                "Post job cleanup",
+                "Finished: ",
+            )
+        )
+        or _GHA_EXIT.match(text) is not None
+        or _GITLAB.match(raw) is not None
+        or _FAILED.match(text) is not None
+        or ("====" not in text and len(text) < 100 and _HEADING.match(text) is not None)
+    )
+
+
 class _Builder:
     def __init__(self) -> None:
         self.steps = [Step("", 1)]

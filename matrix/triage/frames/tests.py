@@ -18,6 +18,7 @@ _VERBOSE = re.compile(
     r"(?:\[gw\d+\] (?:\[ *\d+%\] )?(?P<w1>PASSED|FAILED|ERROR|RERUN|SKIPPED|XFAIL|XPASS) (?P<id1>\S.*?)\s*$"
     r"|(?P<id2>\S+\.py(?:::.+?)?) (?P<w2>PASSED|FAILED|ERROR|RERUN|SKIPPED|XFAIL|XPASS)(?: \(.*\))?\s*(?:\[ *\d+%\])?$)"
 )
+_CUT_OFF = re.compile(r"(?P<id>\S+\.py::\S+?(?:\[.*?\])?) (?:\++ Timeout \++|Fatal Python error: |Timeout \()")
 _E = re.compile(r"E {3,}(?P<rest>.*)$|E$")
 _LOCATION = re.compile(r"(?P<file>[^\s:]+\.(?:py|pyx)):(?P<line>\d+): (?P<what>.*)$")
 _CRASH = re.compile(r"worker '(?P<worker>\w+)' crashed while running '(?P<id>.+)'")
@@ -78,6 +79,8 @@ class _Reader:
             self.report.ran = True
             self.outcome.pop(name, None)
             self.outcome[name] = word
+        elif found := _CUT_OFF.match(body):
+            self._cut_off(found["id"], line)
         elif (found := _SUMMARY.match(body)) and (name := _node(found["rest"])):
             self.summary.append((found["word"], name[0], name[1], line))
             self.report.ran = True
@@ -95,6 +98,17 @@ class _Reader:
             self.report.ran = True
         elif _UNIT_END.match(body):
             self.report.failed_end = line.no
+
+    def _cut_off(self, name: str, line: Line) -> None:
+        """Keep a test whose outcome was never printed, since the process ended in it."""
+        self.outcome[name] = "FAILED"
+        self.report.ran = True
+        body = line.body[len(name) :].strip()
+        made = Incident(
+            "crash", line.no, line.no, line.no, line.text, body, [line._replace(body=body)], line.stream, line.rank
+        )
+        made.tests, made.fatal = [name], 0.95
+        self.report.incidents.append(made)
 
     def _after_rule(self, line: Line) -> bool:
         before = self.store.line(line.no - 1)

@@ -1,0 +1,52 @@
+"""Writes report.html: one file that opens from disk, without scripts, in light and dark."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from matrix.records import RunRecord
+from matrix.report import text
+from matrix.report.files import replace
+from matrix.report.view import took, view, why
+
+NAME = "report.html"
+
+
+def write(run: RunRecord, folder: Path) -> Path:
+    """Write report.html of a run into its folder and return its path."""
+    path = folder / NAME
+    replace(path, render(run, folder))
+    return path
+
+
+def render(run: RunRecord, folder: Path) -> str:
+    """Return the page as text. Everything that comes from the run is escaped."""
+    return _environment().get_template("report.html.j2").render(view=view(run, folder), run=run)
+
+
+def _link(path: str) -> str:
+    return quote(path.encode("utf-8", "replace"), safe="/")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("matrix.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Whatever is printed goes through here first, so that no control character reaches the page.
+        finalize=lambda value: text.plain(value) if type(value) is str else value,
+    )
+    environment.filters |= {
+        "link": _link,
+        "duration": text.duration,
+        "size": text.size,
+    }
+    environment.globals |= {"took": took, "why": why, "count": text.count}
+    return environment

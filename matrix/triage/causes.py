@@ -1,0 +1,93 @@
+"""From ranked incidents to the report's causes and consequences."""
+
+from __future__ import annotations
+
+from matrix.triage import rank
+from matrix.triage.analysis import Analysis
+from matrix.triage.model import Cause, Consequence, LogReport
+from matrix.triage.ruleset import RuleSet
+from matrix.triage.signature import signature
+
+MAX_CAUSES, MAX_FOLLOW = 20, 20
+UNKNOWN = 0.3  # confidence that a line which no rule names is the one to read first
+
+
+def report(path: str, analysis: Analysis, rules: RuleSet) -> LogReport:
+    """The report of one log."""
+    scan = analysis.scan
+    made = LogReport(path=path, status=analysis.status, exit_code=analysis.exit_code, lines=scan.lines, bytes=scan.size)
+    if analysis.status != "failed":
+        return made
+    made.failing_tests = analysis.tests.failing
+    roots = rank.choose(analysis.found, analysis.steps, analysis.exit_code)
+    made.causes = causes_of(roots, rules) or [last_line(analysis)]
+    first = made.causes[0].line or 0
+    made.causes[0].consequences = consequences(analysis, roots, first)
+    return made
+
+
+def causes_of(roots: list[rank.Found], rules: RuleSet, file: str | None = None) -> list[Cause]:
+    """One cause for each different failure among the roots."""
+    causes: list[Cause] = []
+    for root in roots:
+        incident = root.incident
+        sign = signature(root.category, incident.exception, root.body, tuple(incident.tests))
+        same = next((c for c in causes if c.signature == sign), None)
+        if same is not None:
+            same.tests.extend(t for t in incident.tests if t not in same.tests)
+        elif len(causes) < MAX_CAUSES:
+            causes.append(cause(root, rules, sign, file))
+    return causes
+
+
+def cause(root: rank.Found, rules: RuleSet, sign: str, file: str | None = None) -> Cause:
+    """One cause."""
+    incident = root.incident
+    return Cause(
+        category=root.category,
+        rule=root.pattern.id if root.pattern else "unknown",
+        confidence=root.pattern.confidence if root.pattern else UNKNOWN,
+        file=file,
+        line=root.line,
+        end_line=max(incident.end, root.line),
+        text=root.text,
+        rank=incident.rank,
+        tests=list(incident.tests),
+        signature=sign,
+        fix=rules.fix(root.pattern, root.captures) if root.pattern else {},
+    )
+
+
+def consequences(analysis: Analysis, roots: list[rank.Found], after: int, file: str | None = None) -> list[Consequence]:
+    """What else was reported after a cause, and follows from it as far as one can tell."""
+    chosen = {id(r.incident) for r in roots}
+    later = [
+        f
+        for f in analysis.found
+        if id(f.incident) not in chosen and not f.incident.handled and f.incident.fatal >= 0.3 and f.line > after
+    ]
+    return [Consequence(file=file, line=f.line, category=f.category, text=f.text) for f in later[:MAX_FOLLOW]]
+
+
+def last_line(analysis: Analysis, file: str | None = None) -> Cause:
+    """Without any evidence: the last line that the failed step printed."""
+    scan = analysis.scan
+    failed = next((s for s in analysis.steps if s.status == "failed"), None)
+    end = (failed.failed_at if failed and failed.failed_at else analysis.verdict.line) or scan.lines + 1
+    line = None
+    for no in range(end - 1, max(end - 60, 0), -1):
+        line = scan.store.line(no)
+        if line is not None and line.body.strip():
+            break
+    line = line or scan.store.line(end)
+    sign = signature("unknown", "", line.body if line else "")
+    number = line.no if line else max(min(end, scan.lines), 1)
+    return Cause(
+        category="unknown",
+        rule="unknown",
+        confidence=0.1,
+        file=file,
+        line=number,
+        text=line.text if line else "",
+        signature=sign,
+    )

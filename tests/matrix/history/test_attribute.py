@@ -1,0 +1,183 @@
+from collections import Counter
+
+import pytest
+
+from matrix.history.attribute import DAY, Failure, Observation, attribute
+from tests.matrix.history.simulate import HOUR, World, simulate
+
+NOW = 100 * DAY
+
+
+def at(hours, **kw):
+    defaults = {"run": f"r{hours}", "job": "unit", "at": NOW + hours * HOUR, "passed": False, "signature": "s1"}
+    o = defaults | kw
+    if o["passed"]:
+        o["signature"] = None
+    return Observation(**o)
+
+
+def base(hours, **kw):
+    return at(hours, commit=kw.pop("commit", f"b{hours}"), **kw)
+
+
+def other(hours, pr=2, author="bob", **kw):
+    return at(hours, pr=pr, author=author, commit=f"o{hours}-{pr}", **kw)
+
+
+MINE = at(0, commit="c1", base="b-1", pr=1, author="ann", changed=frozenset({"src/a.py"}))
+GREEN_BASE = [base(h, passed=True) for h in range(-40, 0)]
+
+
+def verdict(history, *, seen=MINE, category="worker_exception", **kw):
+    return attribute(Failure(seen, category, **kw), history).value
+
+
+def test_blocked_jobs_follow():
+    assert verdict(GREEN_BASE, blocked_by=("sft",)) == "follows"
+
+
+def test_a_gate_is_a_gate_whatever_history_says():
+    assert verdict([other(-1)], category="gate_not_met") == "gate"
+
+
+def test_nothing_known_cannot_be_told():
+    assert verdict([]) == "cannot-tell"
+
+
+def test_a_failure_that_names_a_changed_file_and_is_seen_nowhere_else_is_this_change():
+    assert verdict(GREEN_BASE, files=frozenset({"src/a.py"})) == "this-change"
+
+
+def test_the_same_without_a_passing_run_to_compare_with_cannot_be_told():
+    assert verdict([], files=frozenset({"src/a.py"})) == "cannot-tell"
+
+
+def test_a_failure_that_names_other_files_only_cannot_be_told():
+    assert verdict(GREEN_BASE, files=frozenset({"src/b.py"})) == "cannot-tell"
+
+
+def test_what_comes_back_on_every_push_over_a_day_is_this_change():
+    pushes = [at(-h, commit=f"c{h}", pr=1, author="ann") for h in (20, 10)]
+    assert verdict([*GREEN_BASE, *pushes]) == "this-change"
+
+
+def test_two_tries_within_an_hour_are_one_observation():
+    assert verdict([*GREEN_BASE, at(-1, commit="c1", pr=1, author="ann")]) == "cannot-tell"
+
+
+def test_pass_and_fail_on_one_commit_is_flaky():
+    assert verdict([at(-0.5, commit="c1", pr=1, passed=True)]) == "flaky"
+
+
+def test_a_linter_is_never_flaky():
+    assert verdict([at(-0.5, commit="c1", pr=1, passed=True)], category="lint_failure") == "cannot-tell"
+
+
+def test_a_base_branch_that_fails_alike_at_the_merge_base_is_base():
+    assert verdict([*GREEN_BASE[:-2], base(-2), base(-1)]) == "base"
+
+
+def test_another_failure_in_between_hides_the_broken_base_and_does_not_mend_it():
+    history = [*GREEN_BASE[:-4], base(-4), base(-3), base(-1, signature="outage")]
+    assert verdict(history) == "base"
+
+
+def test_a_base_branch_that_broke_after_the_merge_base_is_not_to_blame():
+    later = [base(h, commit=f"later{h}") for h in (0.1, 0.2)]
+    assert verdict([*GREEN_BASE, *later], files=frozenset({"src/a.py"})) != "base"
+
+
+def test_a_single_failure_of_the_merge_base_cannot_be_told_from_a_flake():
+    assert verdict([*GREEN_BASE[:-1], base(-1)]) == "cannot-tell"
+
+
+def test_what_comes_and_goes_in_other_pull_requests_is_flaky():
+    history = [*GREEN_BASE, *(other(-h, pr=h) for h in (30, 60, 90))]
+    assert verdict(history, category="test_assertion") == "flaky"
+
+
+def test_many_jobs_that_fail_alike_at_one_time_are_infra():
+    history = [*GREEN_BASE, *(other(-0.1 * k, pr=k, job=f"job{k}") for k in (3, 4, 5))]
+    assert verdict(history, category="network_failure") == "infra"
+
+
+def test_one_fresh_sighting_elsewhere_may_be_a_flake_or_an_outage():
+    assert verdict([*GREEN_BASE, other(-1)]) == "cannot-tell"
+
+
+def test_the_same_author_never_counts_as_unrelated():
+    history = [*GREEN_BASE, *(other(-h, pr=h, author="ann") for h in (30, 60))]
+    assert verdict(history, files=frozenset({"src/a.py"})) == "this-change"
+
+
+def test_a_cherry_pick_of_the_same_files_never_counts_as_unrelated():
+    picks = [other(-h, pr=h, changed=frozenset({"src/a.py"})) for h in (30, 60)]
+    assert verdict([*GREEN_BASE, *picks], files=frozenset({"src/a.py"})) == "this-change"
+
+
+def test_a_revert_that_brings_an_old_break_back_is_this_change():
+    broken = [base(-h) for h in (200, 190, 180)]
+    mended = [base(-h, passed=True) for h in range(40, 1, -1)]
+    victims = [other(-185, pr=9), other(-170, pr=10)]
+    assert verdict([*broken, *victims, *mended, *GREEN_BASE], files=frozenset({"src/a.py"})) == "this-change"
+
+
+def test_a_generic_signature_is_no_evidence_of_likeness():
+    history = [*GREEN_BASE, *(other(-h, pr=h) for h in (30, 60, 90))]
+    assert verdict(history, generic=True) == "cannot-tell"
+
+
+def test_a_lost_runner_is_infra_by_its_nature_and_an_unknown_failure_is_not():
+    assert verdict(GREEN_BASE, category="runner_lost") == "infra"
+    assert verdict(GREEN_BASE, category="unknown") == "cannot-tell"
+
+
+def test_every_verdict_that_is_given_says_what_was_compared():
+    history = simulate(World(seed=3, pulls=40))
+    for case in history.cases:
+        assert attribute(case.failure, history.about(case.failure.seen)).compared
+
+
+WORLDS = [
+    World(seed=0),
+    World(seed=21, flake_rates=(0.05, 0.3), outages=12, base_breaks=15, flaky_jobs=25),
+    World(seed=22, authors=4, linked=0.5, retried=0.0),
+    World(seed=23, days=7, jobs=20, reverts=20, base_breaks=20),
+]
+
+
+def figures(world, *, at_once):
+    history = simulate(world)
+    seen = Counter()
+    for case in history.cases:
+        known = history.about(case.failure.seen)
+        if at_once:
+            known = [o for o in known if o.at <= case.failure.seen.at]
+        value = attribute(case.failure, known).value
+        seen["all"] += 1
+        if value != "cannot-tell":
+            seen["given"] += 1
+            seen["right"] += value == case.truth
+        if value == "this-change":
+            seen["blamed"] += 1
+            seen["blamed rightly"] += case.truth == "this-change"
+    return seen
+
+
+def check(world, at_once):
+    seen = figures(world, at_once=at_once)
+    assert seen["right"] / seen["given"] >= 0.95
+    assert seen["blamed rightly"] / seen["blamed"] >= 0.98
+    assert seen["given"] / seen["all"] >= 0.85
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["when it happens", "in hindsight"])
+def test_verdicts_on_a_made_history_are_right(at_once):
+    check(World(seed=5, pulls=100, jobs=30), at_once)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("at_once", [True, False], ids=["when it happens", "in hindsight"])
+@pytest.mark.parametrize("world", WORLDS, ids=lambda w: f"seed {w.seed}")
+def test_verdicts_on_many_made_histories_are_right(world, at_once):
+    check(world, at_once)
