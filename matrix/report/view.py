@@ -16,7 +16,7 @@ from matrix.report.text import count, duration, one_line
 from matrix.triage.model import Cause
 
 BEFORE, AFTER, MAX_EXCERPT, MAX_WIDTH = 3, 4, 30, 2000  # lines around the evidence, lines in all, bytes of a line
-_ORDER = (
+ORDER = (
     Status.ERROR,
     Status.FAILED,
     Status.TIMEOUT,
@@ -81,8 +81,8 @@ def view(run: RunRecord, folder: Path) -> View:
         followers = tuple(j for j in bad if j is not job and job.name in roots[j.name])
         evidence = tuple(_evidence(c, attempt, folder) for c in attempt.causes) if attempt else ()
         failures.append(Failure(job, attempt, evidence, followers, rerun_command(run, job.name)))
-    failures.sort(key=lambda f: (f.job.allowed, _ORDER.index(f.job.status)))
-    jobs = sorted(run.jobs, key=lambda j: _ORDER.index(j.status))
+    failures.sort(key=lambda f: (f.job.allowed, ORDER.index(f.job.status)))
+    jobs = sorted(run.jobs, key=lambda j: ORDER.index(j.status))
     return View(run, headline(run), tuple(failures), tuple(jobs))
 
 
@@ -103,7 +103,7 @@ def headline(run: RunRecord) -> str:
     """Return the verdict in a line: what the run came to, and how many jobs came to what."""
     counted = Counter(j.status for j in run.jobs if not j.allowed or j.status not in BAD)
     allowed = sum(1 for j in run.jobs if j.allowed and j.status in BAD)
-    parts = [f"{counted[s]} {s}" for s in _ORDER if counted[s]]
+    parts = [f"{counted[s]} {s}" for s in ORDER if counted[s]]
     if allowed:
         parts.append(f"{allowed} allowed to fail")
     took = seconds(run.started, run.ended) if run.ended else None
