@@ -8,6 +8,8 @@ from paddle import nn
 from dsv4.config import CSA, SLIDING, LossConfig, ModelConfig
 from dsv4.model import attention_plain as plain
 from dsv4.model.compressor import Compressor
+from dsv4.model.fast.attention import BlockAttention, Sight
+from dsv4.model.fast.indexer import IndexerLoss, choose_by_blocks
 from dsv4.model.indexer import Indexer, choose_entries, index_scores, indexer_loss
 from dsv4.model.linear import Linear, new_parameter
 from dsv4.model.norm import RMSNorm, rms_norm
@@ -56,13 +58,14 @@ class Attention(nn.Layer):
         """Return the output [B, S, D] and coeff · indexer loss (a scalar; 0 where there is no indexer)."""
         B, S, _ = x_BSD.shape
         H, d = self.config.num_heads, self.config.head_dim
-        rope = rope_tables(self.config, self.ratio, S, self.policy.dtype)
+        rope = rope_tables(self.config, self.ratio, S, self.policy.dtype, self.policy.fast)
         act = self.policy.act
         qc = self.q_layernorm(self.linear_q_down_proj(x_BSD))
-        q = rms_norm(self.linear_q_up_proj(qc).reshape([B, S, H, d]), self.config.rms_eps)
+        q = rms_norm(self.linear_q_up_proj(qc).reshape([B, S, H, d]), self.config.rms_eps, fast=self.policy.fast)
         q = act(rope.rotate(act(q)))
         kv = act(rope.rotate(self.kv_layernorm(self.linear_kv_proj(x_BSD))))
-        o, loss = self._core(x_BSD, qc, q, kv, rope, trace, name)
+        core = self._fast_core if self.policy.fast else self._plain_core
+        o, loss = core(x_BSD, qc, q, kv, rope, trace, name)
         o = act(rope.rotate(act(o), inverse=True))
         return self.linear_proj(self._grouped(o.reshape([B, S, H * d]))), loss
 
@@ -75,7 +78,7 @@ class Attention(nn.Layer):
         out_gTR = paddle.matmul(o_gTi, w_gRi, transpose_y=True)
         return self.policy.act(out_gTR.transpose([1, 0, 2]).reshape([B, S, g * rank]))
 
-    def _core(
+    def _plain_core(
         self,
         x: paddle.Tensor,
         qc: paddle.Tensor,
@@ -109,10 +112,52 @@ class Attention(nn.Layer):
         o, a = plain.attend(q, keys, mask, core.attn_sink, config.softmax_scale)
         if not core.indexer or not self.losses.indexer_loss_coeff:
             return o, nothing
-        member = seen
-        if not self.losses.indexer_sparse_loss:
-            member = visible
-            dense = paddle.concat([mask[..., :S], visible], axis=-1)
-            a = plain.attend(q.detach(), keys.detach(), dense, core.attn_sink.detach(), config.softmax_scale)[1]
-        loss = indexer_loss(a[..., S:].sum(axis=2), scores, member)
+        if self.losses.indexer_sparse_loss:
+            loss = indexer_loss(a[..., S:].sum(axis=2), scores, seen)
+        else:
+            loss = self._dense_indexer_loss(q.detach() * config.softmax_scale, kv.detach(), entries.detach(), scores)
         return o, self.losses.indexer_loss_coeff * loss
+
+    def _fast_core(
+        self,
+        x: paddle.Tensor,
+        qc: paddle.Tensor,
+        q: paddle.Tensor,
+        kv: paddle.Tensor,
+        rope: Rope,
+        trace: Trace | None,
+        name: str,
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Query blocks over their window, the chosen entries and the sink."""
+        core, config, coeff = self.core_attention, self.config, self.losses.indexer_loss_coeff
+        nothing = paddle.zeros([], dtype=self.policy.dtype)
+        q = q * config.softmax_scale
+        entries = core.compressor(x, rope) if core.compressor else None
+        if entries is None:
+            return BlockAttention.apply(q, kv, None, core.attn_sink, Sight(config.window))[0], nothing
+        record(trace, f"{name}.compressed_kv", entries)
+        if not core.indexer:
+            return BlockAttention.apply(q, kv, entries, core.attn_sink, Sight(config.window, self.ratio))[0], nothing
+        with paddle.set_grad_enabled(bool(coeff) and paddle.is_grad_enabled()):
+            index = core.indexer.project(x, qc, rope)
+        topk = choose_by_blocks(*index, self.ratio, config.index_topk)
+        record(trace, f"{name}.indexer.topk", topk)
+        o, teacher = BlockAttention.apply(q, kv, entries, core.attn_sink, Sight(config.window, self.ratio, topk))
+        if not coeff:
+            return o, nothing
+        if not self.losses.indexer_sparse_loss:  # over all visible entries: as the plain path does it
+            return o, coeff * self._dense_indexer_loss(q.detach(), kv.detach(), entries.detach(), index_scores(*index))
+        return o, coeff * IndexerLoss.apply(*index, teacher, topk)
+
+    def _dense_indexer_loss(
+        self, q: paddle.Tensor, kv: paddle.Tensor, entries: paddle.Tensor, scores: paddle.Tensor
+    ) -> paddle.Tensor:
+        """Loss over all visible entries; q is already scaled. A warm-up loss: S·N scores by nature."""
+        B, S, N = scores.shape
+        visible = plain.entry_mask(S, N, self.ratio).unsqueeze(0).expand([B, S, N])
+        mask = paddle.concat(
+            [plain.window_mask(S, self.config.window).unsqueeze(0).expand([B, S, S]), visible], axis=-1
+        )
+        sink = self.core_attention.attn_sink.detach()
+        a = plain.attend(q, paddle.concat([kv, entries], axis=1), mask, sink, 1.0)[1]
+        return indexer_loss(a[..., S:].sum(axis=2), scores, visible)

@@ -7,6 +7,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dsv4.config import ModelConfig
+from dsv4.model.fast.mixing import NormedProjection, SinkhornFunction
 from dsv4.model.linear import Linear, new_parameter
 from dsv4.numerics.policy import DtypePolicy
 
@@ -51,16 +52,29 @@ class HyperConnection(nn.Layer):
     def maps(self, X_BSnD: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
         """Return pre [B, S, n], post [B, S, n] and C [B, S, n, n]."""
         c, n = self.config, self.config.hc_mult
+        B, S = X_BSnD.shape[:2]
         x = X_BSnD.flatten(2)
-        mean_square = (x * x).mean(axis=-1, keepdim=True)
-        rho = 1.0 / (mean_square.sqrt() + c.hc_eps) if c.hc_norm == "megatron" else paddle.rsqrt(mean_square + c.hc_eps)
-        u = paddle.matmul(x, self.mapping_proj.weight, transpose_y=True) * rho
+        if self.policy.fast:
+            u = NormedProjection.apply(x.flatten(0, 1), self.mapping_proj.weight, c.hc_eps, c.hc_norm)
+            u = u.reshape([B, S, -1])
+        else:
+            u = self._normed_projection(x)
         u_pre, u_post, u_res = u.split([n, n, n * n], axis=-1)
         b_pre, b_post, b_res = self.bias.split([n, n, n * n])
         pre = F.sigmoid(self.alpha_pre * u_pre + b_pre) + c.hc_eps
         post = 2.0 * F.sigmoid(self.alpha_post * u_post + b_post)
-        logits = (self.alpha_res * u_res + b_res).reshape([*x.shape[:2], n, n])
-        return pre, post, sinkhorn(logits, c.hc_sinkhorn_iters, c.hc_eps)
+        logits = self.alpha_res * u_res + b_res
+        if self.policy.fast:
+            C = SinkhornFunction.apply(logits.flatten(0, 1), n, c.hc_sinkhorn_iters, c.hc_eps)
+            return pre, post, C.reshape([B, S, n, n])
+        return pre, post, sinkhorn(logits.reshape([B, S, n, n]), c.hc_sinkhorn_iters, c.hc_eps)
+
+    def _normed_projection(self, x: paddle.Tensor) -> paddle.Tensor:
+        """U = ρ·(φ x̃), ρ multiplied after the product."""
+        c = self.config
+        mean_square = (x * x).mean(axis=-1, keepdim=True)
+        rho = 1.0 / (mean_square.sqrt() + c.hc_eps) if c.hc_norm == "megatron" else paddle.rsqrt(mean_square + c.hc_eps)
+        return paddle.matmul(x, self.mapping_proj.weight, transpose_y=True) * rho
 
     def collapse(self, X_BSnD: paddle.Tensor, pre_BSn: paddle.Tensor) -> paddle.Tensor:
         """Collapse: z = Σ_j pre_j X_j, [B, S, D]."""
@@ -72,7 +86,8 @@ class HyperConnection(nn.Layer):
         """X'_k = post_k · f + Σ_j C[j, k] · X_j, [B, S, n, D]: C enters transposed."""
         post, C = self.policy.act(post_BSn), self.policy.act(C_BSnn)
         mixed = paddle.matmul(C, X_BSnD, transpose_x=True)
-        return self.policy.act(post.unsqueeze(-1) * f_BSD.unsqueeze(2) + mixed)
+        added = paddle.matmul(post.unsqueeze(-1), f_BSD.unsqueeze(2))
+        return self.policy.act(added + mixed)
 
 
 class HyperHead(nn.Layer):

@@ -15,7 +15,7 @@ from dsv4.model.losses import ModelOutput, masked_mean, token_losses
 from dsv4.model.mtp import MTPModule, shift_left
 from dsv4.model.norm import RMSNorm
 from dsv4.model.trace import Trace, record
-from dsv4.numerics.policy import DtypeName, DtypePolicy
+from dsv4.numerics.policy import DtypeName, DtypePolicy, Path
 
 
 class Embedding(nn.Layer):
@@ -80,11 +80,12 @@ class DeepseekV4(nn.Layer):
         config: ModelConfig,
         losses: LossConfig | None = None,
         dtype: DtypeName = "float32",
+        path: Path = "fast",
         init_std: float = 0.02,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.config, self.losses, self.policy = config, losses or LossConfig(), DtypePolicy(dtype)
+        self.config, self.losses, self.policy = config, losses or LossConfig(), DtypePolicy(dtype, path)
         self.embedding = Embedding(config, self.policy)
         self.decoder = Decoder(config, self.losses, self.policy)
         self.output_layer = Linear(config.hidden_size, config.vocab_size, self.policy)

@@ -9,15 +9,20 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dsv4.config import LossConfig, ModelConfig
+from dsv4.model.dispatch import Dispatcher, LocalDispatcher
+from dsv4.model.fast.experts import GroupedExperts
+from dsv4.model.fast.pointwise import ClampedSwiGLU
 from dsv4.model.linear import Linear
 from dsv4.model.router import Router, Routing, balance_loss, tokens_per_expert
 from dsv4.model.trace import Trace, record
 from dsv4.numerics.policy import DtypePolicy
 
 
-def clamped_swiglu(gate_up: paddle.Tensor, limit: float) -> paddle.Tensor:
+def clamped_swiglu(gate_up: paddle.Tensor, limit: float, fast: bool = False) -> paddle.Tensor:
     """SiLU(min(g, limit)) ⊙ clip(u, -limit, limit) of [..., 2I], gate first. The gate has no lower clamp."""
     g, u = gate_up.chunk(2, axis=-1)
+    if fast:
+        return ClampedSwiGLU.apply(g, u, limit)
     return F.silu(g.clip(max=limit)) * u.clip(min=-limit, max=limit)
 
 
@@ -35,7 +40,7 @@ class Expert(nn.Layer):
 
     def forward(self, x: paddle.Tensor, weight: paddle.Tensor | None = None) -> paddle.Tensor:
         """[..., D] → [..., D]; a routing weight [..., 1] multiplies the activation before W_down, as in Megatron."""
-        h = clamped_swiglu(self.linear_fc1(x), self.limit)
+        h = clamped_swiglu(self.linear_fc1(x), self.limit, self.policy.fast)
         return self.linear_fc2(self.policy.act(h if weight is None else h * weight))
 
 
@@ -66,6 +71,7 @@ class MoE(nn.Layer):
         self.router = Router(config, hashed, policy)
         self.experts = Experts(config, policy)
         self.shared_experts = Expert(config, config.shared_ffn, policy)
+        self.dispatcher: Dispatcher = LocalDispatcher(config.num_experts)
 
     def forward(
         self, x_BSD: paddle.Tensor, tokens_BS: paddle.Tensor | None, trace: Trace | None = None, name: str = ""
@@ -74,7 +80,7 @@ class MoE(nn.Layer):
         B, S, D = x_BSD.shape
         x = x_BSD.reshape([B * S, D])
         routing = self.router(x, None if tokens_BS is None else tokens_BS.flatten(), trace, name)
-        y = self._routed(x, routing)
+        y = self._sorted(x, routing) if self.policy.fast else self._dense(x, routing)
         out = self.policy.act(y.reshape([B, S, D]) + self.shared_experts(x_BSD))
         coeff = self.losses.balance_coeff
         loss = paddle.zeros([], dtype=self.policy.dtype)
@@ -84,13 +90,24 @@ class MoE(nn.Layer):
             loss = coeff * unscaled
         return MoEOutput(out, loss, tokens_per_expert(routing.experts_Tk, self.config.num_experts))
 
-    def _routed(self, x_TD: paddle.Tensor, routing: Routing) -> paddle.Tensor:
+    def _dense(self, x_TD: paddle.Tensor, routing: Routing) -> paddle.Tensor:
         """Every expert sees every token, with weight 0 where it was not chosen."""
         dense_TE = dense_weights(routing, self.config.num_experts)
         y = paddle.zeros_like(x_TD)
         for e, expert in self.experts.local_experts.items():
             y = y + expert(x_TD, dense_TE[:, int(e) : int(e) + 1])
         return y
+
+    def _sorted(self, x_TD: paddle.Tensor, routing: Routing) -> paddle.Tensor:
+        """Every expert sees its own tokens; `dispatcher` brings them to it and back."""
+        rows = self.dispatcher.dispatch(x_TD, routing)
+        experts = list(self.experts.local_experts.values())
+        weight = self.policy.weight
+        matrices = [weight(e.linear_fc1.weight) for e in experts] + [weight(e.linear_fc2.weight) for e in experts]
+        y = GroupedExperts.apply(
+            rows.x_RD, rows.weights_R1, rows.counts, self.config.swiglu_limit, self.policy, *matrices
+        )
+        return self.dispatcher.combine(y, rows)
 
 
 def dense_weights(routing: Routing, num_experts: int) -> paddle.Tensor:

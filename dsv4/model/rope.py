@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 import paddle
 
 from dsv4.config import SLIDING, ModelConfig
+from dsv4.model.fast.pointwise import RotateFunction
 
 
 def inverse_frequencies(config: ModelConfig, ratio: int) -> np.ndarray:
@@ -42,6 +43,8 @@ class Rope:
 
     cos_PR: paddle.Tensor
     sin_PR: paddle.Tensor
+    fast: bool = False
+    tiled: dict[tuple[int, int, int], tuple[paddle.Tensor, paddle.Tensor]] = field(default_factory=dict, compare=False)
 
     def rotate(self, x: paddle.Tensor, stride: int = 1, inverse: bool = False) -> paddle.Tensor:
         """Rotate the last r channels of x [B, P, d] or [B, P, H, d] by ±position·ω, position = stride·index of axis 1.
@@ -50,6 +53,10 @@ class Rope:
         Source: HF `apply_rotary_pos_emb`; MG `rope_utils.py`.
         """
         count, half = x.shape[1], self.cos_PR.shape[-1]
+        if self.fast:
+            heads = x.shape[2] if x.ndim == 4 else 1
+            cos, sin = self._tiled(count, stride, heads)
+            return RotateFunction.apply(x, cos, -sin if inverse else sin, 2 * half)
         shape = [1, count] + [1] * (x.ndim - 3) + [half]
         cos = self.cos_PR[: count * stride : stride].reshape(shape)
         sin = self.sin_PR[: count * stride : stride].reshape(shape)
@@ -62,10 +69,19 @@ class Rope:
         turned = turned.reshape([*x.shape[:-1], 2 * half])
         return paddle.concat([x[..., :plain], turned], axis=-1) if plain else turned
 
+    def _tiled(self, count: int, stride: int, heads: int) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Tables [count, heads·r] with every angle twice, for both channels of its pair, and repeated by head."""
+        key = count, stride, heads
+        if key not in self.tiled:
+            rows = [t[: count * stride : stride] for t in (self.cos_PR, self.sin_PR)]
+            cos, sin = (paddle.repeat_interleave(t, 2, axis=-1).tile([1, heads]) for t in rows)
+            self.tiled[key] = cos, sin
+        return self.tiled[key]
+
 
 @lru_cache(maxsize=32)
-def rope_tables(config: ModelConfig, ratio: int, positions: int, dtype: str) -> Rope:
+def rope_tables(config: ModelConfig, ratio: int, positions: int, dtype: str, fast: bool = False) -> Rope:
     """Tables for positions 0 .. positions-1. Angles in float64, or in float32 where that is the island dtype."""
     omega = paddle.to_tensor(inverse_frequencies(config, ratio), dtype=dtype)
     angles = paddle.arange(positions, dtype=dtype).unsqueeze(-1) * omega
-    return Rope(angles.cos(), angles.sin())
+    return Rope(angles.cos(), angles.sin(), fast)

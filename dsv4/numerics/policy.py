@@ -7,6 +7,9 @@ from typing import Literal
 
 import paddle
 
+Path = Literal["plain", "fast"]
+"""plain: the specification in code, by dense masks; fast: equal to rounding, with hand-written gradients."""
+
 DtypeName = Literal["float64", "float32", "bfloat16"]
 
 
@@ -23,11 +26,17 @@ class DtypePolicy:
     """
 
     name: DtypeName
+    path: Path = "plain"
 
     @property
     def dtype(self) -> str:
         """Dtype in which tensors are held and arithmetic is done."""
         return "float64" if self.name == "float64" else "float32"
+
+    @property
+    def fast(self) -> bool:
+        """Whether the fast path is taken."""
+        return self.path == "fast"
 
     def act(self, x: paddle.Tensor) -> paddle.Tensor:
         """Round to the activation dtype: the identity but under bfloat16."""
@@ -44,6 +53,3 @@ class DtypePolicy:
 
 def _round_bf16(x: paddle.Tensor) -> paddle.Tensor:
     return x.astype("bfloat16").astype("float32")
-
-
-FLOAT64, FLOAT32, BFLOAT16 = DtypePolicy("float64"), DtypePolicy("float32"), DtypePolicy("bfloat16")

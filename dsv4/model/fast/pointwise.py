@@ -1,0 +1,109 @@
+"""RMS norm, rotary embedding and clamped SwiGLU with gradients in few passes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+from paddle.autograd import PyLayer
+
+
+class RMSNormFunction(PyLayer):
+    """y = w ⊙ x̂, x̂ = x·ρ, ρ = 1/sqrt(mean(x²) + eps) over the last axis; w may be absent.
+
+    dx = ρ·(g⊙w - x̂·mean(g⊙w⊙x̂)); dw = Σ g⊙x̂ over all rows.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor | None, eps: float) -> paddle.Tensor:
+        """Return y, of the shape of x."""
+        rho = paddle.rsqrt((x * x).mean(axis=-1, keepdim=True) + eps)
+        xhat = x * rho
+        ctx.save_for_backward(xhat, rho, weight)
+        return xhat if weight is None else xhat * weight
+
+    @staticmethod
+    def backward(ctx: Any, g: paddle.Tensor) -> Any:
+        """Gradients of x and, if there is one, of the weight."""
+        xhat, rho, weight = ctx.saved_tensor()
+        gx = g * xhat
+        if weight is None:
+            return (g - xhat * gx.mean(axis=-1, keepdim=True)) * rho
+        dim = weight.shape[0]
+        dw = gx.reshape([-1, dim]).sum(axis=0)
+        inner = paddle.matmul(gx, (weight / dim).unsqueeze(-1))
+        return (g * weight - xhat * inner) * rho, dw
+
+
+@lru_cache(maxsize=8)
+def pair_swap(r: int, dtype: str) -> paddle.Tensor:
+    """Matrix J [r, r] with (x J)_2i = -x_2i+1 and (x J)_2i+1 = x_2i."""
+    J = paddle.zeros([r // 2, 2, r // 2, 2], dtype=dtype)
+    i = paddle.arange(r // 2)
+    J[i, 1, i, 0] = -1.0
+    J[i, 0, i, 1] = 1.0
+    return J.reshape([r, r])
+
+
+class RotateFunction(PyLayer):
+    """y = x·cos + (x J)·sin on the last r channels of x [B, P, …, d]; cos and sin come as [P, heads·r].
+
+    The gradient is the rotation by the opposite angle.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor, cos: paddle.Tensor, sin: paddle.Tensor, r: int) -> paddle.Tensor:
+        """Return y, of the shape of x."""
+        ctx.tables = cos, sin, r
+        return rotated(x, cos, sin, r)
+
+    @staticmethod
+    def backward(ctx: Any, g: paddle.Tensor) -> paddle.Tensor:
+        """Gradient of x."""
+        cos, sin, r = ctx.tables
+        return rotated(g, cos, -sin, r)
+
+
+def rotated(x: paddle.Tensor, cos: paddle.Tensor, sin: paddle.Tensor, r: int) -> paddle.Tensor:
+    """Rotate the last r channels by the tables."""
+    B, P, d = x.shape[0], x.shape[1], x.shape[-1]
+    tail = x[..., d - r :]
+    swapped = paddle.matmul(tail.reshape([-1, r]), pair_swap(r, str(x.dtype).removeprefix("paddle.")))
+    turned = tail.reshape([B, P, -1]) * cos + swapped.reshape([B, P, -1]) * sin
+    turned = turned.reshape(tail.shape)
+    return paddle.concat([x[..., : d - r], turned], axis=-1) if d > r else turned
+
+
+class ClampedSwiGLU(PyLayer):
+    """h = SiLU(min(g, limit)) ⊙ clip(u, -limit, limit), the gate without a lower clamp."""
+
+    @staticmethod
+    def forward(ctx: Any, g: paddle.Tensor, u: paddle.Tensor, limit: float) -> paddle.Tensor:
+        """Return h, of the shape of g and u."""
+        ctx.save_for_backward(g, u)
+        ctx.limit = limit
+        return F.silu(g.clip(max=limit)) * u.clip(min=-limit, max=limit)
+
+    @staticmethod
+    def backward(ctx: Any, dh: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Gradients of g and u."""
+        g, u = ctx.saved_tensor()
+        return swiglu_gradient(g, u, dh, ctx.limit)[1:]
+
+
+def swiglu_gradient(
+    g: paddle.Tensor, u: paddle.Tensor, dh: paddle.Tensor, limit: float
+) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+    """Return h, dg and du; no gradient where a clamp acts.
+
+    SiLU(g) = g·σ(g), its derivative σ(g)·(1 + g·(1 - σ(g))).
+    """
+    gc, uc = g.clip(max=limit), u.clip(min=-limit, max=limit)
+    sigma = F.sigmoid(gc)
+    silu = gc * sigma
+    slope = sigma + silu - silu * sigma
+    dg = dh * uc * slope * (gc == g).astype(g.dtype)
+    du = dh * silu * (uc == u).astype(u.dtype)
+    return silu * uc, dg, du
