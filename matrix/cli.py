@@ -11,6 +11,8 @@ from matrix.errors import MatrixError
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
+    "list": ("matrix.commands.list", "List the jobs of a matrix: matrix list --only 'qwen*'"),
+    "plan": ("matrix.commands.plan", "Show what would run where and why: matrix plan --changed-since origin/main"),
     "run": ("matrix.commands.run", "Run the matrix: matrix run --only qwen-pt"),
     "rerun": ("matrix.commands.rerun", "Run jobs of a run again: matrix rerun last --failed"),
     "triage": ("matrix.commands.triage", "Say what failed first in logs: matrix triage job.log.gz"),

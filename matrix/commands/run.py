@@ -38,16 +38,17 @@ def command(
     Example: matrix run --only qwen-pt qwen-sft
     """
     from matrix.commands import running  # noqa: PLC0415 -- keeps --help quick
+    from matrix.commands.choose import parse_handoffs, split_targets  # noqa: PLC0415
     from matrix.run import session  # noqa: PLC0415
     from matrix.spec.load import read  # noqa: PLC0415
 
-    spec, names = running.split_targets(targets, names_allowed=bool(only))
+    spec, names = split_targets(targets, names_allowed=bool(only))
     if resume:
         running.refuse_with_resume(ctx)
         folder = running.find_run(resume, spec)
         done = session.resume(folder, running.listener(as_json=as_json))
     else:
-        options = session.Options(engine, cards, cpu_jobs, running.parse_handoffs(handoffs))
+        options = session.Options(engine, cards, cpu_jobs, parse_handoffs(handoffs))
         found = read(Path(spec) if spec else None)
         done = session.new(found, options, only=[*only, *names], tags=tags, changed_since=changed_since)
         session.begin(done, running.listener(as_json=as_json)(done))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -13,42 +13,7 @@ from matrix.records import JobRecord, Status
 from matrix.run.folder import find
 from matrix.run.loop import Listener
 from matrix.run.session import Session
-from matrix.spec.load import FILE_NAME
 from matrix.spec.load import find as find_spec
-
-
-def split_targets(targets: Sequence[str], *, names_allowed: bool) -> tuple[str | None, list[str]]:
-    """Tell the matrix file from names that follow --only: a file or a folder with a matrix is no name.
-
-    Raises:
-        UsageError: more than one file, or a name where none is asked for.
-
-    """
-    specs = [t for t in targets if t.endswith((".yaml", ".yml")) or (Path(t) / FILE_NAME).is_file() or "/" in t]
-    names = [t for t in targets if t not in specs]
-    if names and not names_allowed:
-        if specs or len(names) > 1:
-            raise UsageError(f"{names[-1]!r} is no matrix file", f"to choose jobs, write --only {' '.join(names)}")
-        return names[0], []
-    if len(specs) > 1:
-        raise UsageError(f"two matrix files: {specs[0]} and {specs[1]}", "name one")
-    return (specs[0] if specs else None), names
-
-
-def parse_handoffs(texts: Sequence[str]) -> dict[str, str]:
-    """Read NAME=PATH of --handoff; paths become absolute.
-
-    Raises:
-        UsageError: not of that form.
-
-    """
-    found = {}
-    for text in texts:
-        name, sign, path = text.partition("=")
-        if not (name and sign and path):
-            raise UsageError(f"--handoff {text}: write NAME=PATH, such as --handoff qwen-pt=output/qwen-pt")
-        found[name] = str(Path(path).expanduser().absolute())
-    return found
 
 
 def refuse_with_resume(ctx: click.Context) -> None:

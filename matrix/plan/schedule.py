@@ -167,11 +167,11 @@ def decide(ready: Iterable[Ready], running: Iterable[Running], capacity: Capacit
             if reserved is None:
                 reserved, kept = _reserve(job, busy, state)
             continue
-        why = "the most urgent that is ready"
+        why = "most urgent"
         if reserved is not None:
             if not _harmless(job, cards, busy, state, reserved):
                 continue
-            why = f"fits while {reserved[0].name} waits for its cards"
+            why = f"fits behind {reserved[0].name}"
         starts.append(Start(job.name, cards, why))
         busy.append(Running(job.name, cards, job.expected, job.exclusive, job.memory))
         state.take(cards, job.memory, exclusive=job.exclusive)

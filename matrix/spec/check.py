@@ -113,12 +113,15 @@ def _hosts(jobs: Sequence[Job], hosts: Sequence[Host]) -> Iterator[Found]:
         want = job.cards
         if not want.count or any(host.fits(want) for host in hosts):
             continue
-        models = sorted({card.model for host in hosts for card in host.cards if card.model})
-        most = max((len(host.cards) for host in hosts), default=0)
-        if want.model and want.model.lower() not in {model.lower() for model in models}:
+        most = max((len(host.suited(want.model)) for host in hosts), default=0)
+        if want.model and not most:
+            models = sorted({card.model for host in hosts for card in host.cards if card.model})
             has = f"there are {', '.join(models)}" if models else "no host names the model of its cards"
             yield job, ("cards", "model"), f"no host has a card of model {want.model!r}: {has}"
         else:
             of = f" of model {want.model}" if want.model else ""
-            most = max((len(host.suited(want.model)) for host in hosts), default=0)
-            yield job, ("cards", "count"), f"asks for {want.count} cards{of}, and no host has more than {most}"
+            yield (
+                job,
+                ("cards", "count"),
+                f"asks for {want.count} cards{of}, and no host has more than {most}: ask for fewer",
+            )
