@@ -38,7 +38,7 @@ def command(
     Example: matrix run --only qwen-pt qwen-sft
     """
     from matrix.commands import running  # noqa: PLC0415 -- keeps --help quick
-    from matrix.commands.choose import parse_handoffs, split_targets  # noqa: PLC0415
+    from matrix.commands.choose import parse_handoffs, split_names, split_targets  # noqa: PLC0415
     from matrix.run import session  # noqa: PLC0415
     from matrix.spec.load import read  # noqa: PLC0415
 
@@ -50,6 +50,8 @@ def command(
     else:
         options = session.Options(engine, cards, cpu_jobs, parse_handoffs(handoffs))
         found = read(Path(spec) if spec else None)
-        done = session.new(found, options, only=[*only, *names], tags=tags, changed_since=changed_since)
+        done = session.new(
+            found, options, only=split_names([*only, *names], found.jobs), tags=tags, changed_since=changed_since
+        )
         session.begin(done, running.listener(as_json=as_json)(done))
     sys.exit(running.finish(done, as_json=as_json))
