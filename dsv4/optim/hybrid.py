@@ -8,7 +8,7 @@ import paddle
 
 from dsv4.errors import UsageError
 from dsv4.optim.adamw import AdamSettings, adamw_step
-from dsv4.optim.muon import MuonSettings, muon_step
+from dsv4.optim.muon import MuonEntry, MuonSettings, muon_step
 from dsv4.optim.rules import Assignment
 
 _SLOTS = {"muon": ("momentum",), "adamw": ("exp_avg", "exp_avg_sq")}
@@ -56,27 +56,25 @@ class HybridOptimizer:
         That is Megatron's behaviour: its gradient buffer is zeroed, never absent, so momentum and decay go on.
         """
         self.steps += 1
+        muon: list[MuonEntry] = []
         for name, p in self.parameters.items():
-            state = self.state[name]
+            a, state = self.assignments[name], self.state[name]
             target = state.get("master", p)
-            grad = gradients[name] if name in gradients else paddle.zeros(p.shape, target.dtype)
-            self._update(self.assignments[name], target, grad.cast(target.dtype), state, lr)
-            if target is not p:
-                paddle.assign(target.cast(p.dtype), p)
-
-    def _update(
-        self, a: Assignment, p: paddle.Tensor, grad: paddle.Tensor, state: dict[str, paddle.Tensor], lr: float
-    ) -> None:
-        if a.optimizer == "muon":
+            grad = gradients[name].cast(target.dtype) if name in gradients else paddle.zeros(p.shape, target.dtype)
+            if a.optimizer == "muon":
+                muon.append(MuonEntry(target, grad, state["momentum"], a.weight_decay, a.split))
+            else:
+                adamw_step(
+                    target, grad, state["exp_avg"], state["exp_avg_sq"],
+                    t=self.steps, lr=lr, weight_decay=a.weight_decay, settings=self._adam,
+                )  # fmt: skip
+        if muon:
             assert self._muon is not None
-            muon_step(
-                p, grad, state["momentum"], lr=lr, weight_decay=a.weight_decay, settings=self._muon, split=a.split
-            )
-        else:
-            adamw_step(
-                p, grad, state["exp_avg"], state["exp_avg_sq"],
-                t=self.steps, lr=lr, weight_decay=a.weight_decay, settings=self._adam,
-            )  # fmt: skip
+            muon_step(muon, lr, self._muon)
+        for name, state in self.state.items():
+            if "master" in state:
+                p = self.parameters[name]
+                paddle.assign(state["master"].cast(p.dtype), p)
 
     def state_dict(self) -> dict[str, paddle.Tensor]:
         """All states as `parameter/slot`; the names follow the model, not the order in which it was built."""

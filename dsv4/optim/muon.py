@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import paddle
@@ -44,31 +44,50 @@ def matrices(x: paddle.Tensor, split: int) -> paddle.Tensor:
     return x.reshape([-1, rows // split, columns])
 
 
-def muon_direction(update: paddle.Tensor, split: int, settings: MuonSettings) -> paddle.Tensor:
-    """Orthogonalised and scaled update in the shape of the parameter, for a learning rate of 1."""
-    parts = matrices(update, split)
-    scale = settings.scale(parts.shape[-2], parts.shape[-1])
-    return (orthogonalize(parts, settings.steps) * scale).reshape(update.shape)
+def orthogonal_updates(
+    updates: Sequence[paddle.Tensor], splits: Sequence[int], settings: MuonSettings
+) -> list[paddle.Tensor]:
+    """Orthogonalised and scaled updates, each in the shape of its parameter, for a learning rate of 1.
+
+    Matrices of equal shape are iterated as one batch, whichever parameter they belong to: the experts of all layers
+    cost a few large products instead of hundreds of small ones.
+    """
+    parts = [matrices(u, split) for u, split in zip(updates, splits, strict=True)]
+    batches: dict[tuple[int, int], list[int]] = {}
+    for i, part in enumerate(parts):
+        batches.setdefault((part.shape[-2], part.shape[-1]), []).append(i)
+    done: list[paddle.Tensor] = list(updates)
+    for (out, into), members in batches.items():
+        x = paddle.concat([parts[i] for i in members]) if len(members) > 1 else parts[members[0]]
+        x = orthogonalize(x, settings.steps) * settings.scale(out, into)
+        pieces = x.split([parts[i].shape[0] for i in members]) if len(members) > 1 else [x]
+        for i, piece in zip(members, pieces, strict=True):
+            done[i] = piece.reshape(updates[i].shape)
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class MuonEntry:
+    """One parameter under Muon, with its gradient and momentum. With `split` n its row blocks are n matrices."""
+
+    p: paddle.Tensor
+    grad: paddle.Tensor
+    momentum: paddle.Tensor
+    weight_decay: float
+    split: int = 1
 
 
 @paddle.no_grad()
-def muon_step(
-    p: paddle.Tensor,
-    grad: paddle.Tensor,
-    momentum: paddle.Tensor,
-    *,
-    lr: float,
-    weight_decay: float,
-    settings: MuonSettings,
-    split: int = 1,
-) -> None:
-    """One update of a parameter in place (section 10.3): decay, momentum average, orthogonalise, step.
+def muon_step(entries: Sequence[MuonEntry], lr: float, settings: MuonSettings) -> None:
+    """Update parameters in place (section 10.3): decay, momentum average, orthogonalise, step.
 
-    `momentum` starts at zero, is an average (not a sum) and has no bias correction. With `split` n, the rows of
-    each matrix are n independent matrices (heads, or gate and up halves).
+    The momentum starts at zero, is an average (not a sum) and has no bias correction.
     """
-    if weight_decay:
-        p.multiply_(paddle.full([], 1 - lr * weight_decay, p.dtype))
-    momentum.add_((grad - momentum) * (1 - settings.momentum))
-    update = grad + (momentum - grad) * settings.momentum if settings.nesterov else momentum
-    p.subtract_(muon_direction(update, split, settings) * lr)
+    updates = []
+    for e in entries:
+        if e.weight_decay:
+            e.p.multiply_(paddle.full([], 1 - lr * e.weight_decay, e.p.dtype))
+        e.momentum.add_((e.grad - e.momentum) * (1 - settings.momentum))
+        updates.append(e.grad + (e.momentum - e.grad) * settings.momentum if settings.nesterov else e.momentum.clone())
+    for e, update in zip(entries, orthogonal_updates(updates, [e.split for e in entries], settings), strict=True):
+        e.p.subtract_(update * lr)

@@ -9,7 +9,7 @@ import pytest
 from safetensors.paddle import load_file
 
 from dsv4.optim.adamw import AdamSettings, adamw_step
-from dsv4.optim.muon import MuonSettings, muon_direction, muon_step
+from dsv4.optim.muon import MuonEntry, MuonSettings, muon_step, orthogonal_updates
 from dsv4.optim.newton_schulz import coefficients, orthogonalize
 from dsv4.optim.schedule import Schedule
 
@@ -54,17 +54,26 @@ def test_a_zero_gradient_stays_zero():
 def test_muon_equals_the_reference_over_five_steps(shape):
     p, momentum = UNITS[f"muon.{shape}.p0"].clone(), paddle.zeros_like(UNITS[f"muon.{shape}.p0"])
     for i in range(1, 6):
-        muon_step(p, UNITS[f"muon.{shape}.g{i}"], momentum, lr=1e-3, weight_decay=0.1, settings=MUON)
+        muon_step([MuonEntry(p, UNITS[f"muon.{shape}.g{i}"], momentum, weight_decay=0.1)], 1e-3, MUON)
         assert relative(p, UNITS[f"muon.{shape}.p{i}"]) <= 1e-12
     assert relative(momentum, UNITS[f"muon.{shape}.momentum5"]) <= 1e-12
 
 
 def test_splitting_rows_orthogonalises_each_block_alone():
     g = UNITS["muon.tall.g1"]
-    halves = muon_direction(g, 2, MUON)
-    assert relative(halves[:24], muon_direction(g[:24], 1, MUON)) <= 1e-13
-    assert relative(halves[24:], muon_direction(g[24:], 1, MUON)) <= 1e-13
-    assert relative(halves, muon_direction(g, 1, MUON)) > 0.1
+    whole, halves, first, second = orthogonal_updates([g, g, g[:24], g[24:]], [1, 2, 1, 1], MUON)
+    assert relative(halves[:24], first) <= 1e-13
+    assert relative(halves[24:], second) <= 1e-13
+    assert relative(halves, whole) > 0.1
+
+
+def test_matrices_batched_across_parameters_come_back_to_their_own():
+    tall, wide = UNITS["muon.tall.g1"], UNITS["muon.wide.g1"]
+    stack = paddle.stack([tall * 2 + 1, tall - 3])
+    together = orthogonal_updates([tall, wide, stack], [1, 1, 1], MUON)
+    for got, (alone,) in zip(together, [orthogonal_updates([x], [1], MUON) for x in (tall, wide, stack)], strict=True):
+        assert got.shape == alone.shape
+        assert relative(got, alone) <= 1e-13
 
 
 def test_adamw_equals_the_reference_over_five_steps():
