@@ -12,6 +12,7 @@ from dsv4.numerics.env import prepare
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
+    "train": ("dsv4.commands.train", "Train, and record every loss. dsv4 train tiny.yaml --tokens t.safetensors"),
     "align": ("dsv4.commands.align", "Compare a loss record with a reference. dsv4 align run.csv losses_f64.csv"),
     "claim": ("dsv4.commands.claim", "Check the losses a pull-request text claims. dsv4 claim body.md"),
 }

@@ -23,7 +23,9 @@ _Loader.yaml_implicit_resolvers = {
 }
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)?|\.\d[\d_]*(?:[eE][-+]?\d+)?|\.(?:inf|nan))$", re.IGNORECASE),
+    re.compile(
+        r"^[-+]?(?:\d[\d_]*(?:\.[\d_]*)?(?:[eE][-+]?\d+)?|\.\d[\d_]*(?:[eE][-+]?\d+)?|\.(?:inf|nan))$", re.IGNORECASE
+    ),
     list("-+0123456789."),
 )
 
@@ -72,7 +74,9 @@ def read_document(path: Path) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(f"{path}: {getattr(e, 'strerror', None) or 'not UTF-8 text'}", "name a YAML or JSON file") from None
+        raise UsageError(
+            f"{path}: {getattr(e, 'strerror', None) or 'not UTF-8 text'}", "name a YAML or JSON file"
+        ) from None
     try:
         loader = _Loader(text)
         node = loader.get_single_node()

@@ -75,7 +75,9 @@ class TrainConfig(LossConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.muon_rule == "megatron" and (self.muon_exclude or self.muon_splits):
-            raise ValueError("`muon_exclude` and `muon_splits` have no effect under `muon_rule: megatron`: write custom")
+            raise ValueError(
+                "`muon_exclude` and `muon_splits` have no effect under `muon_rule: megatron`: write custom"
+            )
         self.schedule()
         return self
 
@@ -106,7 +108,9 @@ class TrainConfig(LossConfig):
 class DataConfig(ConfigSection):
     """Where tokens come from, and how chat records become sequences."""
 
-    path: str | None = Field(None, description="as --tokens: safetensors, folder of replay arrays, .npy, .bin or .jsonl")
+    path: str | None = Field(
+        None, description="as --tokens: safetensors, folder of replay arrays, .npy, .bin or .jsonl"
+    )
     eval: str | None = Field(None, description="the same for evaluation")
     token_dtype: Literal["uint16", "uint32", "int32"] = Field("uint16", description="of a .bin file")
     shuffle: bool = Field(False, description="another order in every epoch, from train.seed")

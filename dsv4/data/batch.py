@@ -40,7 +40,7 @@ class Source(Protocol):
         """Micro-batch `index`, counted from 0 over the whole run. Raises UsageError when the data end before it."""
 
     def identity(self) -> dict[str, Any]:
-        """What the data are: path, digest, counts."""
+        """Tell what the data are: path, digest, counts."""
 
 
 def from_sequences(tokens_BS1: Ints, mask_BS: Ints | None = None) -> Batch:

@@ -25,7 +25,8 @@ class Replay:
         self._micro_batch, self._seq_len = micro_batch, seq_len
         if not any(folder.glob(f"tokens_step*_rank{rank}_seq{seq_len}.npy")):
             raise UsageError(
-                f"{folder}: no tokens_step*_rank{rank}_seq{seq_len}.npy", "set data.rank and train.seq_len to the files'"
+                f"{folder}: no tokens_step*_rank{rank}_seq{seq_len}.npy",
+                "set data.rank and train.seq_len to the files'",
             )
 
     def batch(self, index: int) -> Batch:

@@ -29,16 +29,18 @@ class TokenTensors:
     def __init__(self, path: Path, *, micro_batch: int, seq_len: int, loss_mask: bool) -> None:
         self.path = path
         try:
-            self._file = safe_open(str(path), "numpy")
-            names = set(self._file.keys())
+            file: Any = safe_open(str(path), "numpy")
+            names = set(file.keys())
         except (SafetensorError, OSError) as e:
             raise UsageError(f"{path}: {e}", "name a safetensors file with `tokens`") from None
         for name in ["tokens"] + ["loss_mask"] * loss_mask:
             if name not in names:
-                advice = "set train.loss_mask to false" if name == "loss_mask" else "write int32 [micro-batches, B, S+1]"
+                advice = (
+                    "set train.loss_mask to false" if name == "loss_mask" else "write int32 [micro-batches, B, S+1]"
+                )
                 raise UsageError(f"{path}: no tensor `{name}`", advice)
-        self._tokens = self._file.get_slice("tokens")
-        self._mask = self._file.get_slice("loss_mask") if loss_mask else None
+        self._tokens = file.get_slice("tokens")
+        self._mask = file.get_slice("loss_mask") if loss_mask else None
         shape = self._tokens.get_shape()
         if len(shape) != 3 or shape[1:] != [micro_batch, seq_len + 1]:
             raise UsageError(

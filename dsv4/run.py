@@ -1,0 +1,171 @@
+"""A training run from configuration to files: setup, steps, log, save."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import paddle
+
+from dsv4 import checkpoint
+from dsv4.align.record import meta_path
+from dsv4.align.writer import RecordWriter
+from dsv4.data.batch import Source
+from dsv4.data.sources import open_source
+from dsv4.errors import UsageError
+from dsv4.identity import head_lines, run_identity, write_meta
+from dsv4.numerics import env
+from dsv4.run_config import RunConfig
+from dsv4.runlog import RunLog
+from dsv4.trainer import Observer, Trainer
+from dsv4.weights import megatron_state
+from dsv4.weights.files import set_weights
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line adds to a configuration: files."""
+
+    tokens: Path | None = None
+    init: Path | None = None
+    record: Path | None = None
+    metrics: Path | None = None
+    save: Path | None = None
+    save_every: int | None = None
+    keep: int | None = None
+    background_save: bool = True
+    resume: Path | None = None
+    stamp: str | None = None
+
+
+def run_training(config: RunConfig, options: RunOptions, observer: Observer | None = None) -> Trainer:
+    """Train to the last step and return the trainer as it ends.
+
+    Raises UsageError for what the user can mend, DivergedError when a value is not finite.
+    """
+    source = _source(options.tokens or config.data.path, config, "tokens", "--tokens or data.path")
+    held_out = _source(config.data.eval, config, "evaluation", "data.eval") if config.train.eval_every else None
+    trainer = Trainer(config, source, init=options.init)
+    trainer.observer = observer
+    restored = _restore(trainer, options)
+    prefix = str(options.record or options.save or "none")
+    identity = run_identity(config, init=options.init, tokens=source.identity(), prefix=prefix, stamp=options.stamp)
+    record = None
+    if options.record:
+        record = RecordWriter(options.record, finished_steps=trainer.step, accumulate=config.train.accumulate)
+        write_meta(meta_path(options.record), identity)
+    writer = (
+        checkpoint.Writer(options.save, keep=options.keep, background=options.background_save) if options.save else None
+    )
+
+    with RunLog(config.train.steps, done=trainer.step, metrics=options.metrics) as log:
+        for line in head_lines(identity):
+            log.line(line)
+        for line in restored:
+            log.line(line)
+        try:
+            _steps(trainer, options, log, record, writer, held_out)
+        finally:
+            if record:
+                record.close()
+            if writer:
+                writer.wait()
+    return trainer
+
+
+def _steps(  # noqa: PLR0917
+    trainer: Trainer,
+    options: RunOptions,
+    log: RunLog,
+    record: RecordWriter | None,
+    writer: checkpoint.Writer | None,
+    held_out: Source | None,
+) -> None:
+    train = trainer.config.train
+    while trainer.step < train.steps:
+        result = trainer.train_step()
+        if record:
+            record.write(result.rows)
+        log.step(result)
+        if held_out and (result.step % train.eval_every == 0 or result.step == train.steps):
+            log.evaluation(trainer.evaluate(held_out, train.eval_batches))
+        due = result.step == train.steps or (options.save_every and result.step % options.save_every == 0)
+        if writer and due:
+            if record:
+                record.sync()  # the checkpoint will rely on these rows
+            save(trainer, writer)
+
+
+def _source(path: Path | str | None, config: RunConfig, what: str, how: str) -> Source:
+    if path is None:
+        raise UsageError(f"no {what} named", f"name a file with {how}")
+    return open_source(Path(path), config)
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def save(trainer: Trainer, writer: checkpoint.Writer) -> None:
+    """Hand copies of all tensors to the writer, with the place in the data and the seeds."""
+    train = trainer.config.train
+    state = {
+        "config": trainer.config.as_dict(),
+        "config_sha256": trainer.config.sha256,
+        "optimizer_steps": trainer.optimizer.steps,
+        "data_position": trainer.step * train.accumulate,  # micro-batches consumed
+        "environment": env.describe(),
+        "random": {"seed": train.seed, "scheme": "paddle.seed(seed + step) begins every step"},
+    }
+    groups = {"model": _arrays(megatron_state(trainer.model)), "optimizer": _arrays(trainer.optimizer.state_dict())}
+    writer.save(trainer.step, groups, state)
+
+
+def _arrays(tensors: Mapping[str, paddle.Tensor]) -> checkpoint.Arrays:
+    return {name: t.numpy().copy() for name, t in tensors.items()}
+
+
+def _restore(trainer: Trainer, options: RunOptions) -> list[str]:
+    """Take over the newest checkpoint of `--resume`, whole and unaltered, or refuse it by name.
+
+    Returns what to tell the user, also when the numerics environment has changed and bits may with it.
+    """
+    if options.resume is None:
+        return []
+    path = checkpoint.latest(options.resume)
+    if path is None:
+        if options.save == options.resume:
+            # Killed before its first save: the run begins again.
+            return [f"{options.save}: no checkpoint yet, beginning at step 1"]
+        raise UsageError(f"{options.resume}: no checkpoint in it", "name the folder that --save wrote")
+    loaded = checkpoint.read(path)
+    _check_config(trainer.config, loaded)
+    set_weights(trainer.model, loaded.groups["model"], str(path / "model.safetensors"))
+    states = {name: paddle.to_tensor(a) for name, a in loaded.groups["optimizer"].items()}
+    trainer.optimizer.load_state_dict(states, loaded.state["optimizer_steps"])
+    trainer.step = loaded.step
+    before, now = loaded.state["environment"], env.describe()
+    changed = [
+        f"resumed under another {name}: was {before.get(name, 'unset')}, is {now.get(name, 'unset')}; bits may differ"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name)
+    ]
+    return [f"resumed from {path} at step {trainer.step}", *changed]
+
+
+# May change from one part of a run to the next without making it another run.
+_FREE = frozenset({"steps", "eval_every", "eval_batches"})
+
+
+def _check_config(config: RunConfig, loaded: checkpoint.Checkpoint) -> None:
+    saved: dict[str, Any] = loaded.state["config"]
+    now = config.as_dict()
+    for section in ("model", "train"):
+        for key, value in now[section].items():
+            before = saved.get(section, {}).get(key)
+            if key not in _FREE and before != value:
+                raise UsageError(
+                    f"{loaded.path}: {section}.{key} was {before!r}, the configuration says {value!r}",
+                    "resume with the configuration that saved it, or start from its model.safetensors with --init",
+                )
