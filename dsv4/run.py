@@ -75,7 +75,7 @@ def run_training(config: RunConfig, options: RunOptions, observer: Observer | No
     return trainer
 
 
-def _steps(  # noqa: PLR0917
+def _steps(
     trainer: Trainer,
     options: RunOptions,
     log: RunLog,

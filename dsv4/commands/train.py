@@ -27,7 +27,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--stamp", help="Name of the run in its identity; default: the time.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of one operation; default OMP_NUM_THREADS or 1.")
 @click.option("--print-optimizer", is_flag=True, help="Print which parameter goes to which optimizer, and stop.")
-def command(  # noqa: PLR0917 - one argument an option
+def command(
     config: Path,
     settings: tuple[str, ...],
     tokens: Path | None,

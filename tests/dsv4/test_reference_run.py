@@ -101,7 +101,8 @@ def test_reruns_are_identical_and_threads_do_not_show_in_float32(tmp_path):
         path = tmp_path / f"{name}.csv"
         command = [
             sys.executable, "-m", "dsv4", "train", REFERENCE / "tiny_config.json", "--threads", str(threads),
-            "--record", path, "--tokens", REFERENCE / "train_tokens.safetensors", "--init", REFERENCE / "weights_step0.safetensors",
+            "--record", path, "--tokens", REFERENCE / "train_tokens.safetensors",
+            "--init", REFERENCE / "weights_step0.safetensors",
         ]  # fmt: skip
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         records.append(read_record(path))
