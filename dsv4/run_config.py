@@ -29,6 +29,9 @@ class TrainConfig(LossConfig):
     dtype: Literal["float64", "float32", "bfloat16"] = Field(
         "float64", description="the only one in which losses can be equal to the bit across frameworks is float64"
     )
+    compute_path: Literal["fast", "plain"] = Field(
+        "fast", description="plain: the specification by dense masks; equal to rounding"
+    )
     seed: int = Field(1234, ge=0, description="of initial values and of the order of data")
     init_std: float = Field(0.02, gt=0, description="of the normal initial values, without --init")
 

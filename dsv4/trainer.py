@@ -72,7 +72,9 @@ class Trainer:
     def __init__(self, config: RunConfig, source: Source, *, init: Path | None = None) -> None:
         self.config, self.source = config, source
         train = config.train
-        self.model = DeepseekV4(config.model, train.losses(), train.dtype, train.init_std, train.seed)
+        self.model = DeepseekV4(
+            config.model, train.losses(), train.dtype, train.compute_path, init_std=train.init_std, seed=train.seed
+        )
         if init is not None:
             load_megatron(self.model, init)
         self.parameters = dict(self.model.named_parameters())
