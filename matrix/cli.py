@@ -15,6 +15,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "plan": ("matrix.commands.plan", "Show what would run where and why: matrix plan --changed-since origin/main"),
     "run": ("matrix.commands.run", "Run the matrix: matrix run --only qwen-pt"),
     "rerun": ("matrix.commands.rerun", "Run jobs of a run again: matrix rerun last --failed"),
+    "history": ("matrix.commands.history", "Ask what is remembered: matrix history query --since 7d"),
     "triage": ("matrix.commands.triage", "Say what failed first in logs: matrix triage job.log.gz"),
 }
 

@@ -1,11 +1,10 @@
 import multiprocessing
 import os
-import uuid
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, func, inspect, select, text
+from sqlalchemy import func, inspect, select
 
 from matrix.errors import UsageError
 from matrix.history import schema
@@ -15,23 +14,6 @@ from matrix.history.spool import put, record, send
 from matrix.history.store import Store, StoreAwayError, open_store
 from matrix.records import Attempt, CardRecord, JobRecord, RunRecord, SpecRef, Status
 from matrix.triage.model import Cause
-from tests.services import need
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/history.sqlite"
-        return
-    server = need("MATRIX_TEST_POSTGRES")
-    name = f"t{uuid.uuid4().hex}"
-    admin = create_engine(server, isolation_level="AUTOCOMMIT")
-    with admin.connect() as c:
-        c.execute(text(f"CREATE DATABASE {name}"))
-    yield server.rsplit("/", 1)[0] + f"/{name}"
-    with admin.connect() as c:
-        c.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    admin.dispose()
 
 
 def run_record(run_id="20261201-093011-7f3a", *, cause_text="boom"):

@@ -136,14 +136,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "job", "attempt", "test"),
     )
     with op.batch_alter_table("test_results", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_test_results_started"), ["started"], unique=False)
+        batch_op.create_index(batch_op.f("ix_test_results_outcome_started"), ["outcome", "started"], unique=False)
         batch_op.create_index(batch_op.f("ix_test_results_test_started"), ["test", "started"], unique=False)
 
 
 def downgrade() -> None:
     with op.batch_alter_table("test_results", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_test_results_test_started"))
-        batch_op.drop_index(batch_op.f("ix_test_results_started"))
+        batch_op.drop_index(batch_op.f("ix_test_results_outcome_started"))
 
     op.drop_table("test_results")
     with op.batch_alter_table("causes", schema=None) as batch_op:

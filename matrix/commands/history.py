@@ -1,0 +1,164 @@
+"""`matrix history`: bring results in, ask for what is remembered, forget."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from matrix.errors import UsageError
+
+
+def _store_option(f: click.decorators.FC) -> click.decorators.FC:
+    return click.option("--db", metavar="URL", help="The history; else $MATRIX_HISTORY, else .matrix/history.sqlite.")(
+        f
+    )
+
+
+def _url(db: str | None) -> str:
+    from matrix.history.remember import default_url  # noqa: PLC0415 - keeps --help quick
+
+    folder = next((p / ".matrix" for p in (Path.cwd(), *Path.cwd().parents) if (p / "matrix.yaml").is_file()), None)
+    return db or default_url(folder or Path(".matrix"), os.environ)
+
+
+def _since(text: str) -> float:
+    from matrix.spec.units import parse_duration  # noqa: PLC0415
+
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return time.time() - parse_duration(text)
+
+
+@click.group("history")
+def command() -> None:
+    """Bring results in, ask for what is remembered: matrix history query --since 7d."""
+
+
+@command.command("import")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--junit", is_flag=True, help="PATHs are JUnit files; needs --job and --commit.")
+@click.option("--github", is_flag=True, help="PATHs are folders with runs.json and jobs-ID.json of GitHub's API.")
+@click.option("--job", help="The job that a JUnit file belongs to.")
+@click.option("--commit", help="The commit that a JUnit file belongs to.")
+@click.option("--started", help="When it ran (ISO); else the file's own time.")
+@click.option("--pr", type=int, help="The pull request that a JUnit file belongs to.")
+@click.option("--author", help="Who wrote the change.")
+@_store_option
+def import_(
+    paths: tuple[str, ...],
+    junit: bool,
+    github: bool,
+    job: str | None,
+    commit: str | None,
+    started: str | None,
+    pr: int | None,
+    author: str | None,
+    db: str | None,
+) -> None:
+    """Bring run folders (of other hosts, of CI artifacts), JUnit files or GitHub's answers into the history.
+
+    Example: matrix history import .matrix/runs/*
+    """
+    from matrix.history import importing  # noqa: PLC0415
+    from matrix.history.store import open_store  # noqa: PLC0415
+
+    if junit and not (job and commit):
+        raise UsageError("history import --junit needs --job and --commit", "add --job NAME --commit SHA")
+    store = open_store(_url(db))
+    done = 0
+    for path in map(Path, paths):
+        if github:
+            rows = list(importing.from_github(path))
+        elif junit:
+            at = started or datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
+            run_id = f"junit-{commit}-{path.stem}-{at}"[:80]
+            kept = {"job": job or "", "commit": commit or "", "run_id": run_id}
+            rows = [importing.from_junit(path, **kept, started=at, pr=pr, author=author)]
+        else:
+            rows = [importing.from_folder(path)]
+        for one in rows:
+            store.write(one)
+            done += 1
+    store.close()
+    click.echo(f"{done} runs are in the history")
+
+
+@command.command("verdicts")
+@click.argument("runs", nargs=-1, metavar="[RUN...]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_store_option
+def verdicts(runs: tuple[str, ...], as_json: bool, db: str | None) -> None:
+    """Give every failed job of run folders its verdict from all that is remembered now.
+
+    Example: matrix history verdicts .matrix/runs/20261201-093011-7f3a
+    """
+    from matrix.history.remember import judge  # noqa: PLC0415
+    from matrix.records import BAD, load  # noqa: PLC0415
+
+    out = []
+    for folder in map(Path, runs):
+        run = load(folder / "run.json" if folder.is_dir() else folder)
+        warning = judge(run, folder if folder.is_dir() else folder.parent, url=_url(db))
+        if warning:
+            click.echo(f"matrix: {warning}", err=True)
+        out += [{"run": run.id, "job": j.name, "verdict": j.verdict.model_dump() if j.verdict else None}
+                for j in run.jobs if j.status in BAD]  # fmt: skip
+    if as_json:
+        click.echo(json.dumps({"schema": "verdicts/1", "verdicts": out}))
+        return
+    for row in out:
+        verdict = row["verdict"] or {"value": "cannot-tell", "compared": []}
+        click.echo(f"{row['run']} {row['job']}: {verdict['value']}")  # type: ignore[index]
+        for line in verdict["compared"]:  # type: ignore[index]
+            click.echo(f"    {line}")
+
+
+@command.command("query")
+@click.option("--since", default="7d", show_default=True, help="A duration (7d) or a date (2026-12-01).")
+@click.option("--signature", help="How often this failure was seen, and in how many pull requests.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_store_option
+def query(since: str, signature: str | None, as_json: bool, db: str | None) -> None:
+    """Tell what failed since a time: by category, by verdict, flaky tests; or one signature.
+
+    Example: matrix history query --since 30d --signature 8f3c2a1b9d04e6f7
+    """
+    from matrix.history import queries  # noqa: PLC0415
+    from matrix.history.store import open_store  # noqa: PLC0415
+
+    store, start = open_store(_url(db)), _since(since)
+    with store.begin() as c:
+        if signature:
+            seen = queries.sightings(c, signature=signature, since=start)
+            answer: dict[str, object] = {"signature": signature, **asdict(seen)}
+        else:
+            answer = {
+                "runs": len(queries.runs_since(c, since=start, most=100_000)),
+                "categories": dict(queries.failures_by(c, "category", since=start)),
+                "verdicts": dict(queries.failures_by(c, "verdict", since=start)),
+                "flaky": [[f.test, f.failed, f.ran, f.low, f.high] for f in queries.flaky_tests(c, since=start)],
+            }
+    store.close()
+    click.echo(json.dumps(answer) if as_json else _plain(answer))
+
+
+def _plain(answer: dict[str, object]) -> str:
+    lines = []
+    for key, value in answer.items():
+        if isinstance(value, dict):
+            lines += [f"{key}:", *(f"  {n:6}  {name}" for name, n in value.items())]
+        elif isinstance(value, list):
+            lines.append(f"{key}: (failed of ran, 95 % interval of the rate)")
+            lines += [
+                f"  {failed} of {ran} ({low:.1%} to {high:.1%})  {test}" for test, failed, ran, low, high in value
+            ]
+        else:
+            lines.append(f"{key}: {value}")
+    return "\n".join(lines)

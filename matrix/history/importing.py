@@ -1,0 +1,154 @@
+"""Brings foreign results into the history: run folders of other hosts, JUnit files, what GitHub's API says of runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from matrix.errors import UsageError
+from matrix.history.rows import Rows, TestResult, rows_of
+from matrix.records import Attempt, JobRecord, RunRecord, SpecRef, Status, load
+
+_MOST_XML = 64 * 2**20
+_CONCLUSIONS = {
+    "success": Status.PASSED,
+    "failure": Status.FAILED,
+    "timed_out": Status.TIMEOUT,
+    "cancelled": Status.CANCELLED,
+    "skipped": Status.SKIPPED,
+    "neutral": Status.PASSED,
+    "startup_failure": Status.ERROR,
+    "action_required": Status.SKIPPED,
+    "stale": Status.CANCELLED,
+}
+
+
+def from_folder(folder: Path) -> Rows:
+    """Rows of one run folder (or of its run.json): the record, and the tests of its junit files.
+
+    Raises:
+        UsageError: no run there, or one that cannot be read.
+
+    """
+    path = folder / "run.json" if folder.is_dir() else folder
+    try:
+        run = load(path)
+        return rows_of(run, folder=str(path.parent.resolve()), tests=tests_of(run, path.parent))
+    except ValueError as e:
+        raise UsageError(f"{path}: {e}", "name a folder that `matrix run` wrote") from None
+
+
+def tests_of(run: RunRecord, folder: Path) -> dict[tuple[str, int], list[TestResult]]:
+    """Results of single tests, from the junit file that each attempt left beside its log."""
+    found: dict[tuple[str, int], list[TestResult]] = {}
+    for job in run.jobs:
+        for attempt in job.attempts:
+            for name in (f"{attempt.n}.junit.xml", f"{attempt.n}/junit.xml"):
+                path = (folder / attempt.log).parent / name
+                if path.is_file():
+                    found[job.name, attempt.n] = list(junit_results(path))
+    return found
+
+
+def junit_results(path: Path) -> Iterator[TestResult]:
+    """Results in a JUnit file; a test that is listed twice counts once, at its worst.
+
+    Raises:
+        UsageError: the file is no JUnit XML, or too large.
+
+    """
+    if path.stat().st_size > _MOST_XML:
+        raise UsageError(f"{path}: larger than {_MOST_XML // 2**20} MiB", "name a JUnit file, not a log")
+    text = path.read_bytes()
+    if b"<!ENTITY" in text[:65536]:
+        raise UsageError(f"{path}: defines XML entities", "JUnit files need none")
+    try:
+        root = ET.fromstring(text)  # noqa: S314 - bounded above, and entities are refused
+    except ET.ParseError as e:
+        raise UsageError(f"{path}: not XML: {e}", "name a JUnit file") from None
+    order = ["passed", "skipped", "failed", "error"]
+    worst: dict[str, TestResult] = {}
+    for case in root.iter("testcase"):
+        tags = {child.tag for child in case}
+        outcome = next(
+            (o for t, o in (("error", "error"), ("failure", "failed"), ("skipped", "skipped")) if t in tags), "passed"
+        )
+        name = "::".join(part for part in (case.get("classname", "").replace(".", "/"), case.get("name", "")) if part)
+        seconds = case.get("time", "")
+        result = TestResult(name, outcome, float(seconds) if seconds.replace(".", "", 1).isdigit() else None)
+        old = worst.get(name)
+        if old is None or order.index(outcome) > order.index(old.outcome):
+            worst[name] = result
+    yield from worst.values()
+
+
+def from_junit(
+    path: Path, *, job: str, commit: str, started: str, run_id: str, pr: int | None, author: str | None
+) -> Rows:
+    """Rows of a single JUnit file that some other tool wrote.
+
+    Raises:
+        UsageError: the file is no JUnit XML.
+
+    """
+    results = list(junit_results(path))
+    bad = any(r.outcome in ("failed", "error") for r in results)
+    status = Status.FAILED if bad or not results else Status.PASSED
+    attempt = Attempt(n=1, started=started, status=status, log=path.name)
+    record = JobRecord(name=job, suite=job, status=status, attempts=[attempt])
+    run = RunRecord(
+        id=run_id, spec=SpecRef(path="", sha256=""), engine="import", host="", commit=commit, pr=pr, author=author,
+        started=started, status=status, jobs=[record],
+    )  # fmt: skip
+    return rows_of(run, tests={(job, 1): results})
+
+
+def from_github(folder: Path) -> Iterator[Rows]:
+    """Rows of what GitHub's API says: in a folder, `runs.json` (workflow runs) and for each run `jobs-ID.json`.
+
+    Raises:
+        UsageError: a file is missing or does not have the API's shape.
+
+    """
+    for run in _listed(folder / "runs.json", "workflow_runs"):
+        jobs = _listed(folder / f"jobs-{run['id']}.json", "jobs")
+        try:
+            yield rows_of(_github_run(run, jobs))
+        except (KeyError, TypeError, ValueError) as e:
+            raise UsageError(f"{folder}: run {run.get('id')}: not as GitHub's API answers: {e!r}") from None
+
+
+def _listed(path: Path, key: str) -> list[dict[str, Any]]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise UsageError(
+            f"{path}: {e}", "save GET /repos/O/R/actions/runs as runs.json, .../runs/ID/jobs as jobs-ID.json"
+        ) from None
+    items = document.get(key) if isinstance(document, dict) else document
+    if not isinstance(items, list):
+        raise UsageError(f"{path}: holds no list {key!r}")
+    return items
+
+
+def _github_run(run: dict[str, Any], jobs: Iterable[dict[str, Any]]) -> RunRecord:
+    records: dict[str, JobRecord] = {}
+    for job in sorted(jobs, key=lambda j: j.get("run_attempt", 1)):
+        status = _CONCLUSIONS.get(job.get("conclusion") or "", Status.ERROR)
+        record = records.setdefault(job["name"], JobRecord(name=job["name"], suite=run["name"] or ""))
+        record.status = status
+        if job.get("started_at"):
+            n, log = job.get("run_attempt", 1), job.get("html_url") or ""
+            ended = job.get("completed_at")
+            record.attempts.append(Attempt(n=n, started=job["started_at"], ended=ended, status=status, log=log))
+    pulls = run.get("pull_requests") or []
+    return RunRecord(
+        id=f"github-{run['id']}", spec=SpecRef(path=run.get("path") or "", sha256=""), engine="actions", host="",
+        repository=run["repository"]["full_name"], commit=run["head_sha"], branch=run.get("head_branch"),
+        base=pulls[0]["base"]["sha"] if pulls else None, pr=pulls[0]["number"] if pulls else None,
+        author=(run.get("actor") or {}).get("login"), started=run["run_started_at"], ended=run.get("updated_at"),
+        status=_CONCLUSIONS.get(run.get("conclusion") or "", Status.ERROR), jobs=list(records.values()),
+    )  # fmt: skip

@@ -1,0 +1,213 @@
+"""Questions to the history. Each is one or two statements that an index serves; values come back, never rows."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Row, Select, and_, func, or_, select
+
+from matrix.history import schema
+from matrix.history.attribute import WINDOW, Observation
+
+_MOST = 2000  # newest observations that a verdict looks at
+
+
+def observations(c: Connection, *, repository: str, job: str, signature: str | None, at: float) -> list[Observation]:
+    """Return what is known of a job, and of a signature in any job, within the window of a verdict around a time."""
+    causes = schema.causes
+    about: list[Select[tuple[str, str]]] = [
+        select(schema.jobs.c.run_id, schema.jobs.c.name).where(
+            schema.jobs.c.name == job, schema.jobs.c.started.between(at - WINDOW, at + WINDOW)
+        )
+    ]
+    if signature:
+        about.append(
+            select(causes.c.run_id, causes.c.job).where(
+                causes.c.signature == signature, causes.c.started.between(at - WINDOW, at + WINDOW)
+            )
+        )
+    found: dict[tuple[str, str, int], Observation] = {}
+    for statement in about:
+        for row in c.execute(_attempts(statement, repository)):
+            found[row.run_id, row.job, row.n] = _observation(row)
+    return list(found.values())
+
+
+def _attempts(which: Select[tuple[str, str]], repository: str) -> Select[tuple[object, ...]]:
+    runs, attempts, causes = schema.runs, schema.attempts, schema.causes
+    keys = which.subquery()
+    first = and_(
+        causes.c.run_id == attempts.c.run_id,
+        causes.c.job == attempts.c.job,
+        causes.c.attempt == attempts.c.n,
+        causes.c.position == 0,
+    )
+    return (
+        select(
+            attempts.c.run_id,
+            attempts.c.job,
+            attempts.c.n,
+            attempts.c.status,
+            attempts.c.started,
+            causes.c.signature,
+            runs.c.commit,
+            runs.c.base,
+            runs.c.pr,
+            runs.c.author,
+            runs.c.changed_files,
+        )
+        .select_from(keys)
+        .join(attempts, and_(attempts.c.run_id == keys.c[0], attempts.c.job == keys.c[1]))
+        .join(runs, runs.c.id == attempts.c.run_id)
+        .outerjoin(causes, first)
+        .where(runs.c.repository == repository, attempts.c.status.in_(("passed", "failed", "timeout")))
+        .order_by(attempts.c.started.desc())
+        .limit(_MOST)
+    )
+
+
+def _observation(row: Row[tuple[object, ...]]) -> Observation:
+    passed = row.status == "passed"
+    return Observation(
+        run=row.run_id,
+        job=row.job,
+        at=row.started,
+        passed=passed,
+        signature=None if passed else row.signature,
+        commit=row.commit,
+        base=row.base,
+        pr=row.pr,
+        author=row.author,
+        changed=frozenset(row.changed_files or ()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Flake:
+    """A test that fails now and then, with the 95 % interval of its rate (Wilson)."""
+
+    test: str
+    failed: int
+    ran: int
+    commits_both: int  # commits on which it both passed and failed
+    low: float
+    high: float
+
+
+def flaky_tests(c: Connection, *, since: float, repository: str | None = None) -> list[Flake]:
+    """Return the tests that both passed and failed on one commit since a time, worst first."""
+    t, runs = schema.test_results, schema.runs
+    bad = t.c.outcome.in_(("failed", "error"))
+    failing = select(t.c.test).where(bad, t.c.started >= since).distinct().subquery()
+    statement = (
+        select(
+            t.c.test,
+            runs.c.commit,
+            func.count().filter(bad).label("failed"),
+            func.count().filter(t.c.outcome == "passed").label("passed"),
+        )
+        .select_from(failing)
+        .join(t, t.c.test == failing.c.test)
+        .join(runs, runs.c.id == t.c.run_id)
+        .where(t.c.started >= since)
+        .group_by(t.c.test, runs.c.commit)
+    )
+    if repository is not None:
+        statement = statement.where(runs.c.repository == repository)
+    by_test: dict[str, list[tuple[str | None, int, int]]] = defaultdict(list)
+    for test, commit, failed, passed in c.execute(statement):
+        by_test[test].append((commit, failed, passed))
+    flakes = [flake for test, rows in by_test.items() if (flake := _flake(test, rows))]
+    return sorted(flakes, key=lambda f: (-f.failed / f.ran, f.test))
+
+
+def _flake(test: str, rows: list[tuple[str | None, int, int]]) -> Flake | None:
+    both = sum(1 for commit, failed, passed in rows if commit and failed and passed)
+    if not both:
+        return None
+    # A commit on which the test never passed is a break, not a flake: it would inflate the rate.
+    failed = sum(f for _, f, p in rows if p)
+    ran = sum(f + p for _, f, p in rows if p)
+    low, high = wilson(failed, ran)
+    return Flake(test, failed, ran, both, low, high)
+
+
+def wilson(hits: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Interval of a share (Wilson 1927), at 95 % by default. An empty sample says nothing: (0, 1)."""
+    if n == 0:
+        return 0.0, 1.0
+    share, square = hits / n, z * z
+    middle = (share + square / (2 * n)) / (1 + square / n)
+    half = z / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+@dataclass(frozen=True, slots=True)
+class Sightings:
+    """How often a failure was seen, and where."""
+
+    times: int
+    pulls: int
+    first: float | None
+    last: float | None
+
+
+def sightings(c: Connection, *, signature: str, since: float) -> Sightings:
+    """Count a signature since a time: "seen 7 times since Monday, in 3 pull requests"."""
+    causes, runs = schema.causes, schema.runs
+    row = c.execute(
+        select(func.count(), func.count(runs.c.pr.distinct()), func.min(causes.c.started), func.max(causes.c.started))
+        .join_from(causes, runs, runs.c.id == causes.c.run_id)
+        .where(causes.c.signature == signature, causes.c.started >= since)
+    ).one()
+    return Sightings(row[0], row[1], row[2], row[3])
+
+
+def durations(c: Connection, *, jobs: list[str], last: int = 20) -> dict[tuple[str, str | None], float]:
+    """Median seconds of the newest passed attempts by (job, card model); None as model stands for all models."""
+    a, j = schema.attempts, schema.jobs
+    newest = (
+        select(
+            a.c.job,
+            j.c.card_model,
+            (a.c.ended - a.c.started).label("seconds"),
+            func.row_number().over(partition_by=a.c.job, order_by=a.c.started.desc()).label("age"),
+        )
+        .join_from(a, j, and_(j.c.run_id == a.c.run_id, j.c.name == a.c.job))
+        .where(a.c.job.in_(jobs), a.c.status == "passed", a.c.ended.is_not(None))
+        .subquery()
+    )
+    times: dict[tuple[str, str | None], list[float]] = defaultdict(list)
+    for job, model, seconds, _ in c.execute(select(newest).where(newest.c.age <= last)):
+        for key in {(job, model), (job, None)}:
+            times[key].append(seconds)
+    return {key: statistics.median(values) for key, values in times.items()}
+
+
+def failures_by(c: Connection, column: str, *, since: float) -> list[tuple[str, int]]:
+    """Count failures since a time by `category` or `verdict`, most frequent first."""
+    counted = schema.causes.c.category if column == "category" else schema.jobs.c.verdict
+    table = schema.causes if column == "category" else schema.jobs
+    statement = (
+        select(counted, func.count())
+        .where(table.c.started >= since, counted.is_not(None))
+        .group_by(counted)
+        .order_by(func.count().desc(), counted)
+    )
+    return [(name, n) for name, n in c.execute(statement)]
+
+
+def runs_since(c: Connection, *, since: float, most: int = 100) -> list[Row[tuple[object, ...]]]:
+    """Newest runs since a time: id, started, status, commit, pr, branch."""
+    r = schema.runs
+    statement = select(r.c.id, r.c.started, r.c.status, r.c.commit, r.c.pr, r.c.branch)
+    return list(c.execute(statement.where(r.c.started >= since).order_by(r.c.started.desc()).limit(most)))
+
+
+def forget_logs(c: Connection, *, folders: list[str]) -> int:
+    """Note that the logs of these runs are gone; the results stay. Returns how many runs are concerned."""
+    gone = schema.runs.update().where(or_(*(schema.runs.c.folder == f for f in folders))).values(folder=None)
+    return c.execute(gone).rowcount if folders else 0

@@ -1,0 +1,126 @@
+"""After a run: give every failure its verdict from what is remembered, then remember this run too."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from matrix.history.attribute import Failure, Observation, attribute
+from matrix.history.origin import named_files
+from matrix.history.queries import observations
+from matrix.history.rows import TestResult, rows_of, seconds
+from matrix.history.spool import record
+from matrix.history.store import StoreAwayError, open_store
+from matrix.records import BAD, Attempt, JobRecord, RunRecord, Status, Verdict
+from matrix.triage.model import Cause
+
+_AROUND = 80  # lines of log above the evidence in which a traceback may name files
+_GENERIC = re.compile(
+    r"(exit(ed)?( with)?( exit)? (code|status)|returned non-zero|exitcode)\W*-?\d+\W*$", re.IGNORECASE
+)
+
+
+def default_url(matrix_folder: Path, env: Mapping[str, str]) -> str:
+    """URL of the history: `$MATRIX_HISTORY`, else a SQLite file in `.matrix/`."""
+    return env.get("MATRIX_HISTORY") or f"sqlite:///{matrix_folder / 'history.sqlite'}"
+
+
+def judge_and_record(
+    run: RunRecord,
+    folder: Path,
+    *,
+    url: str,
+    spool: Path,
+    tests: Mapping[tuple[str, int], list[TestResult]] | None = None,
+) -> str | None:
+    """Fill in the verdicts of a finished run and store it; return a warning where the database did not answer."""
+    warning = judge(run, folder, url=url)
+    return record(url, rows_of(run, folder=str(folder), tests=tests), spool) or warning
+
+
+def judge(run: RunRecord, folder: Path, *, url: str) -> str | None:
+    """Fill in the verdicts of a finished run from the history; without a database, from this run alone."""
+    failed = [j for j in run.jobs if j.status in BAD]
+    if not failed:
+        return None
+    own = [o for job in run.jobs for o in _observations(run, job)]
+    try:
+        store = open_store(url)
+    except StoreAwayError as e:
+        for job in failed:
+            job.verdict = _verdict(run, job, folder, own)
+        return e.message
+    try:
+        with store.begin() as c:
+            for job in failed:
+                cause = _first_cause(job)
+                known = observations(
+                    c,
+                    repository=run.repository or "",
+                    job=job.name,
+                    signature=cause.signature if cause else None,
+                    at=seconds(run.started),
+                )
+                others = [o for o in known if o.run != run.id]
+                job.verdict = _verdict(run, job, folder, [*others, *own])
+    finally:
+        store.close()
+    return None
+
+
+def _observations(run: RunRecord, job: JobRecord) -> list[Observation]:
+    return [
+        _observation(run, job, a)
+        for a in job.attempts
+        if (a.status or job.status) in (Status.PASSED, Status.FAILED, Status.TIMEOUT)
+    ]
+
+
+def _observation(run: RunRecord, job: JobRecord, attempt: Attempt) -> Observation:
+    passed = (attempt.status or job.status) == Status.PASSED
+    return Observation(
+        run=run.id,
+        job=job.name,
+        at=seconds(attempt.started),
+        passed=passed,
+        signature=attempt.causes[0].signature if attempt.causes and not passed else None,
+        commit=run.commit,
+        base=run.base,
+        pr=run.pr,
+        author=run.author,
+        changed=frozenset(run.changed_files or ()),
+    )
+
+
+def _first_cause(job: JobRecord) -> Cause | None:
+    return job.attempts[-1].causes[0] if job.attempts and job.attempts[-1].causes else None
+
+
+def _verdict(run: RunRecord, job: JobRecord, folder: Path, known: list[Observation]) -> Verdict:
+    cause = _first_cause(job)
+    if job.blocked_by:
+        seen = Observation(run=run.id, job=job.name, at=seconds(run.started), passed=False)
+        return attribute(Failure(seen, "handoff_missing", blocked_by=tuple(job.blocked_by)), [])
+    if cause is None or job.status in (Status.CANCELLED, Status.ERROR):
+        return Verdict(
+            value="cannot-tell", compared=[f"the job ended as {job.status.value}, without a cause to compare"]
+        )
+    last = job.attempts[-1]
+    text = "\n".join([cause.text, *cause.tests, _around(folder / last.log, cause)])
+    failure = Failure(
+        seen=_observation(run, job, last),
+        category=cause.category,
+        files=named_files(text, run.changed_files or []),
+        generic=cause.line is None or (cause.category == "unknown" and bool(_GENERIC.search(cause.text))),
+    )
+    return attribute(failure, known)
+
+
+def _around(log: Path, cause: Cause) -> str:
+    if cause.line is None or not log.is_file():
+        return ""
+    first = max(0, cause.line - _AROUND)
+    with log.open(encoding="utf-8", errors="replace") as f:
+        return "".join(itertools.islice(f, first, max(cause.end_line or 0, cause.line) + 1))

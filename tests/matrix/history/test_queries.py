@@ -1,0 +1,91 @@
+import pytest
+
+from matrix.history import queries
+from matrix.history.rows import TestResult as Result
+from matrix.history.rows import rows_of
+from matrix.history.store import open_store
+from tests.matrix.history.made import START, attempt, run
+
+LONG_AGO = 0.0
+
+
+@pytest.fixture
+def store(url):
+    store = open_store(url)
+    yield store
+    store.close()
+
+
+def ask(store, question, **kw):
+    with store.begin() as c:
+        return question(c, **kw)
+
+
+def test_observations_hold_the_job_and_the_signature_in_other_jobs(store):
+    store.write(rows_of(run("a", 0, [attempt(0)])))
+    store.write(rows_of(run("b", 1, [attempt(1, failed="s1")], pr=3, changed=["x.py"])))
+    store.write(rows_of(run("c", 2, [attempt(2, failed="s1")], job="other")))
+    store.write(rows_of(run("d", 3, [attempt(3, failed="s2")], job="other")))
+    seen = ask(store, queries.observations, repository="o/r", job="unit", signature="s1", at=START.timestamp())
+    assert sorted((o.run, o.job, o.passed, o.signature) for o in seen) == [
+        ("a", "unit", True, None),
+        ("b", "unit", False, "s1"),
+        ("c", "other", False, "s1"),
+    ]
+    assert next(o for o in seen if o.run == "b").changed == frozenset({"x.py"})
+
+
+def test_observations_of_another_repository_do_not_count(store):
+    store.write(rows_of(run("a", 0, [attempt(0)])))
+    assert not ask(store, queries.observations, repository="x/y", job="unit", signature=None, at=START.timestamp())
+
+
+def test_a_test_that_passed_and_failed_on_one_commit_is_flaky_with_an_interval(store):
+    record = run("a", 0, [attempt(0, 1, failed="s"), attempt(0.1, 2)])
+    tests = {("unit", 1): [Result("t::x", "failed"), Result("t::y", "passed")], ("unit", 2): [Result("t::x", "passed")]}
+    store.write(rows_of(record, tests=tests))
+    (flake,) = ask(store, queries.flaky_tests, since=LONG_AGO)
+    assert (flake.test, flake.failed, flake.ran, flake.commits_both) == ("t::x", 1, 2, 1)
+    assert flake.low < 0.5 < flake.high
+
+
+def test_a_test_that_is_broken_on_a_commit_is_not_flaky(store):
+    store.write(rows_of(run("a", 0, [attempt(0, failed="s")]), tests={("unit", 1): [Result("t::x", "failed")]}))
+    store.write(rows_of(run("b", 1, [attempt(1)]), tests={("unit", 1): [Result("t::x", "passed")]}))
+    assert ask(store, queries.flaky_tests, since=LONG_AGO) == []
+
+
+def test_sightings_count_times_and_pull_requests(store):
+    for i, pr in enumerate([1, 1, 2, None]):
+        store.write(rows_of(run(f"r{i}", i, [attempt(i, failed="s1")], pr=pr)))
+    seen = ask(store, queries.sightings, signature="s1", since=LONG_AGO)
+    assert (seen.times, seen.pulls) == (4, 2)
+
+
+def test_expected_time_is_the_median_of_the_newest_passed_attempts(store):
+    for i, minutes in enumerate([50, 1, 2, 3]):
+        store.write(rows_of(run(f"r{i}", i, [attempt(i, minutes=minutes)])))
+    store.write(rows_of(run("failed", 9, [attempt(9, failed="s", minutes=99)])))
+    times = ask(store, queries.durations, jobs=["unit", "never-ran"], last=3)
+    assert times["unit", None] == pytest.approx(120)
+    assert ("never-ran", None) not in times
+
+
+def test_failures_are_counted_by_category(store):
+    store.write(rows_of(run("a", 0, [attempt(0, failed="s", category="segfault")])))
+    store.write(rows_of(run("b", 1, [attempt(1, failed="t", category="segfault")])))
+    store.write(rows_of(run("c", 2, [attempt(2, failed="u", category="nan_loss")])))
+    assert ask(store, queries.failures_by, column="category", since=LONG_AGO) == [("segfault", 2), ("nan_loss", 1)]
+
+
+def test_a_result_outlives_its_log_and_says_so(store):
+    store.write(rows_of(run("a", 0, [attempt(0)]), folder="/runs/a"))
+    assert ask(store, queries.forget_logs, folders=["/runs/a", "/runs/b"]) == 1
+    assert len(ask(store, queries.runs_since, since=LONG_AGO)) == 1
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "low", "high"), [(0, 10, 0.0, 0.278), (1, 10, 0.018, 0.404), (5, 10, 0.237, 0.763)]
+)
+def test_wilson_interval_has_the_published_values(hits, n, low, high):
+    assert queries.wilson(hits, n) == pytest.approx((low, high), abs=1e-3)
