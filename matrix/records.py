@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import json
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticSerializationError
 
 from matrix.errors import ToolError
+from matrix.files import replace
 from matrix.triage.model import Cause
 
 
@@ -176,18 +179,28 @@ def outcome(run: RunRecord) -> Status:
 
 def save(run: RunRecord, path: Path) -> None:
     """Replace run.json whole (write, fsync, rename), so that a killed runner leaves a readable one."""
-    tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with tmp.open("w", encoding="utf-8") as f:
-        f.write(run.model_dump_json(indent=1))
-        f.write("\n")
-        f.flush()
-        os.fsync(f.fileno())
-    tmp.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    replace(path, dump(run), durable=True)
+
+
+def dump(run: RunRecord) -> str:
+    """Return the document run/1 of a run. Text that UTF-8 cannot hold is replaced, never refused."""
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        return run.model_dump_json(indent=1) + "\n"
+    except PydanticSerializationError:
+        return json.dumps(_encodable(run.model_dump(mode="python")), indent=1, ensure_ascii=False, default=str) + "\n"
+
+
+def _encodable(value: Any) -> Any:
+    """Copy a value with what JSON cannot hold replaced: halves of characters, and numbers that are none."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {_encodable(str(k)): _encodable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_encodable(v) for v in value]
+    return value
 
 
 def load(path: Path) -> RunRecord:

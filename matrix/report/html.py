@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from matrix.files import replace
 from matrix.records import RunRecord
 from matrix.report import text
-from matrix.report.files import replace
 from matrix.report.view import took, view, why
 
 NAME = "report.html"

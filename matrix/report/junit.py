@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from matrix.files import replace
 from matrix.records import JobRecord, RunRecord, Status
-from matrix.report.files import replace
 from matrix.report.text import one_line, plain
 from matrix.report.view import Failure, seconds, took, view, why
 
