@@ -55,7 +55,7 @@ def write(folder: Path, step: int, groups: Mapping[str, Arrays], state: Mapping[
     files = {}
     for group, arrays in groups.items():
         path = partial / f"{group}.safetensors"
-        save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, path)
+        save_file({name: np.array(a, order="C") for name, a in arrays.items()}, path)
         files[path.name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
         _sync(path)
     manifest: dict[str, Any] = {"schema": SCHEMA, "step": step, "files": files, "state": dict(state)}

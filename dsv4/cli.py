@@ -14,6 +14,10 @@ from dsv4.numerics.env import prepare
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("dsv4.commands.train", "Train, and record every loss. dsv4 train tiny.yaml --tokens t.safetensors"),
     "align": ("dsv4.commands.align", "Compare a loss record with a reference. dsv4 align run.csv losses_f64.csv"),
+    "bisect": (
+        "dsv4.commands.bisect",
+        "Name the first differing tensor. dsv4 bisect a.yaml b.yaml --tokens t.npy",
+    ),
     "claim": ("dsv4.commands.claim", "Check the losses a pull-request text claims. dsv4 claim body.md"),
 }
 

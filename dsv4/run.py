@@ -10,6 +10,7 @@ from typing import Any
 import paddle
 
 from dsv4 import checkpoint
+from dsv4.align.events import Collector, write_dump
 from dsv4.align.record import meta_path
 from dsv4.align.writer import RecordWriter
 from dsv4.data.batch import Source
@@ -19,7 +20,7 @@ from dsv4.identity import head_lines, run_identity, write_meta
 from dsv4.numerics import env
 from dsv4.run_config import RunConfig
 from dsv4.runlog import RunLog
-from dsv4.trainer import Observer, Trainer
+from dsv4.trainer import StepResult, Trainer
 from dsv4.weights import megatron_state
 from dsv4.weights.files import set_weights
 
@@ -38,9 +39,11 @@ class RunOptions:
     background_save: bool = True
     resume: Path | None = None
     stamp: str | None = None
+    dump: Path | None = None  # every tensor of the first `dump_steps` steps, for bisect
+    dump_steps: int = 10
 
 
-def run_training(config: RunConfig, options: RunOptions, observer: Observer | None = None) -> Trainer:
+def run_training(config: RunConfig, options: RunOptions) -> Trainer:
     """Train to the last step and return the trainer as it ends.
 
     Raises UsageError for what the user can mend, DivergedError when a value is not finite.
@@ -48,7 +51,6 @@ def run_training(config: RunConfig, options: RunOptions, observer: Observer | No
     source = _source(options.tokens or config.data.path, config, "tokens", "--tokens or data.path")
     held_out = _source(config.data.eval, config, "evaluation", "data.eval") if config.train.eval_every else None
     trainer = Trainer(config, source, init=options.init)
-    trainer.observer = observer
     restored = _restore(trainer, options)
     prefix = str(options.record or options.save or "none")
     identity = run_identity(config, init=options.init, tokens=source.identity(), prefix=prefix, stamp=options.stamp)
@@ -85,7 +87,7 @@ def _steps(
 ) -> None:
     train = trainer.config.train
     while trainer.step < train.steps:
-        result = trainer.train_step()
+        result = _dumped_step(trainer, options) if options.dump else trainer.train_step()
         if record:
             record.write(result.rows)
         log.step(result)
@@ -96,6 +98,18 @@ def _steps(
             if record:
                 record.sync()  # the checkpoint will rely on these rows
             save(trainer, writer)
+
+
+def _dumped_step(trainer: Trainer, options: RunOptions) -> StepResult:
+    """Train one step and, up to the last step to be dumped, write everything it did."""
+    assert options.dump is not None
+    if trainer.step >= options.dump_steps:
+        trainer.observer = None
+        return trainer.train_step()
+    trainer.observer = collector = Collector()
+    result = trainer.train_step()
+    write_dump(options.dump, result.step, collector.take())
+    return result
 
 
 def _source(path: Path | str | None, config: RunConfig, what: str, how: str) -> Source:

@@ -24,6 +24,8 @@ FILE = click.Path(path_type=Path)
 @click.option("--keep", type=click.IntRange(min=1), help="Checkpoints to keep; default all.")
 @click.option("--sync-save", is_flag=True, help="Wait for each checkpoint instead of writing it beside the training.")
 @click.option("--resume", type=FILE, help="Checkpoint, or a folder of them: the newest. Cuts the record back to it.")
+@click.option("--dump", type=FILE, help="Folder for every tensor of the first steps, for dsv4 bisect.")
+@click.option("--dump-steps", type=click.IntRange(min=1), default=10, show_default=True, help="How many steps.")
 @click.option("--stamp", help="Name of the run in its identity; default: the time.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of one operation; default OMP_NUM_THREADS or 1.")
 @click.option("--print-optimizer", is_flag=True, help="Print which parameter goes to which optimizer, and stop.")
@@ -39,6 +41,8 @@ def command(
     keep: int | None,
     sync_save: bool,
     resume: Path | None,
+    dump: Path | None,
+    dump_steps: int,
     stamp: str | None,
     threads: int | None,
     print_optimizer: bool,
@@ -69,6 +73,8 @@ def command(
         background_save=not sync_save,
         resume=resume,
         stamp=stamp,
+        dump=dump,
+        dump_steps=dump_steps,
     )
     run_training(run, options)
     return 0
