@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -21,10 +20,9 @@ from matrix.host import containers, process, stacks
 from matrix.host.gpus import Card
 from matrix.host.joblog import REMARK, JobLog
 from matrix.host.leases import Busy, Lease, LeaseError, Leases
+from matrix.host.nursery import Nursery
 
-_ROOT = str(Path(__file__).parents[2])
 _INJECT = str(Path(__file__).parents[1] / "host" / "inject")
-_BOOT = "import sys; sys.path.append(sys.argv[1]); from matrix.host.supervisor import main; main()"
 _REAP_LIMIT = 5.0  # seconds for the processes of a job whose supervisor died
 
 
@@ -53,6 +51,7 @@ class LocalEngine:
         except LeaseError as e:
             raise ToolError(str(e), "set MATRIX_LEASE_DIR to a folder that all users of this host can write") from e
         self._runs: set[LocalRun] = set()
+        self._nursery = Nursery()
         self._py_spy = shutil.which("py-spy") or shutil.which("py-spy", path=os.path.dirname(sys.executable))  # noqa: PTH120
 
     async def held_by_others(self) -> Collection[Held]:
@@ -88,7 +87,7 @@ class LocalEngine:
                 return None
         try:
             leased()
-            run = LocalRun(launch, self._plan(launch, lease, tool), lease)
+            run = LocalRun(launch, self._plan(launch, lease, tool), lease, self._nursery)
         except OSError as e:
             lease.release()
             raise ToolError(f"cannot start a supervisor: {e.strerror}") from e
@@ -97,6 +96,10 @@ class LocalEngine:
             raise
         self._runs = {r for r in self._runs if not r.ended} | {run}
         return run
+
+    def close(self) -> None:
+        """Let go of what was started for supervisors; those that run go on."""
+        self._nursery.close()
 
     def _plan(self, launch: Launch, lease: Lease, tool: str | None) -> dict[str, object]:
         stacks_file = launch.scratch / "stacks"
@@ -126,7 +129,6 @@ class LocalEngine:
             "timeout": launch.timeout,
             "tag": launch.tag,
             "lease_dir": lease.directory,
-            "lease": lease.fds,
             "result": str(launch.scratch / "result.json"),
             "stacks": str(stacks_file),
             "py_spy": self._py_spy,
@@ -155,42 +157,26 @@ def job_environment(launch: Launch, stacks_file: Path) -> dict[str, str]:
 class LocalRun:
     """A supervisor under way."""
 
-    def __init__(self, launch: Launch, plan: dict[str, object], lease: Lease) -> None:
+    def __init__(self, launch: Launch, plan: dict[str, object], lease: Lease, nursery: Nursery) -> None:
         launch.scratch.mkdir(parents=True, exist_ok=True)
         launch.log.parent.mkdir(parents=True, exist_ok=True)
         self._launch, self._lease, self._plan = launch, lease, plan
         self._started = time.time()
         self._sid: int | None = None
+        self._supervisor: int | None = None
         self._buffer = b""
         self._event: dict[str, object] | None = None
         self._loop = asyncio.get_running_loop()
         self._done: asyncio.Future[None] = self._loop.create_future()
-        with launch.log.open("ab") as log:  # a supervisor that breaks says why in the job's log
-            self._child = subprocess.Popen(
-                [sys.executable, "-S", "-E", "-I", "-c", _BOOT, _ROOT],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                env={"PATH": os.environ.get("PATH", os.defpath), process.TAG: _env(plan)[process.TAG]},
-                cwd="/",
-                start_new_session=True,  # Ctrl-C in the terminal is for the runner alone
-                pass_fds=list(lease.fds.values()),
-            )
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._in, self._out = self._child.stdin, self._child.stdout
-        self._pidfd = os.pidfd_open(self._child.pid)
-        os.set_blocking(self._out.fileno(), False)
-        self._loop.add_reader(self._out.fileno(), self._read)
-        self._loop.add_reader(self._pidfd, self._supervisor_ended)
+        self._in, self._out = nursery.supervisor(launch.log, lease.fds)
+        os.set_blocking(self._out, False)
+        self._loop.add_reader(self._out, self._read)
         self._say(json.dumps(plan))
 
     async def wait(self) -> Outcome:
         """Return when no process of the job is left (or not even KILL helps)."""
         await self._done
-        with contextlib.suppress(OSError):
-            self._in.close()
+        self._hang_up()
         event = self._event or _result(str(self._plan["result"]))
         if event is None:
             event = await asyncio.to_thread(self._clean_up)
@@ -216,43 +202,41 @@ class LocalRun:
         return [] if self.ended else [c.uuid for c in self._launch.cards]
 
     @property
-    def supervisor(self) -> int:
-        """Pid of the supervisor."""
-        return self._child.pid
+    def supervisor(self) -> int | None:
+        """Pid of the supervisor, once the job has started."""
+        return self._supervisor
 
     def _say(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it has ended; what it left is seen to by `wait`
-            data = line.encode() + b"\n"
-            while data:
-                data = data[self._in.write(data) or 0 :]
+        data = line.encode() + b"\n"
+        with contextlib.suppress(BrokenPipeError):  # it has ended; what it left is seen to by `wait`
+            while data and self._in >= 0:
+                data = data[os.write(self._in, data) :]
 
     def _read(self) -> None:
+        """Take events. The end of the pipe is the end of the supervisor: it alone holds the other side."""
         try:
-            data = self._out.read(1 << 16)
+            data = os.read(self._out, 1 << 16)
         except BlockingIOError:
             return
         if not data:
-            self._loop.remove_reader(self._out.fileno())
+            self._loop.remove_reader(self._out)
+            os.close(self._out)
+            self._finish()
             return
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
             event = json.loads(line)
             if event["event"] == "started":
-                self._sid = event["pid"]
+                self._sid, self._supervisor = event["pid"], event["supervisor"]
             elif event["event"] == "ended":
                 self._event = event
                 self._finish()
 
-    def _supervisor_ended(self) -> None:
-        with contextlib.suppress(ValueError):
-            self._read()
-        self._loop.remove_reader(self._pidfd)
-        self._loop.remove_reader(self._out.fileno())
-        os.close(self._pidfd)
-        self._child.wait()
-        self._out.close()
-        self._finish()
+    def _hang_up(self) -> None:
+        if self._in >= 0:
+            os.close(self._in)
+            self._in = -1
 
     def _finish(self) -> None:
         if not self._done.done():
@@ -277,8 +261,7 @@ class LocalRun:
         container = self._plan["container"]
         if isinstance(container, dict):
             containers.end(container["tool"], container["label"])
-        code = self._child.returncode
-        said = f"the job's supervisor ended ({_how(code)}) before the job; all processes of the job were ended"
+        said = "the job's supervisor ended before the job; all processes of the job were ended"
         log = JobLog(str(self._launch.log))
         remark = log.remark(said)
         with self._launch.log.open("rb") as f:
@@ -319,10 +302,6 @@ def signal_name(number: int) -> str:
         return f"SIG{number}"
 
 
-def _how(code: int | None) -> str:
-    return signal_name(-code) if code is not None and code < 0 else f"exit code {code}"
-
-
 def _result(path: str) -> dict[str, object] | None:
     """Read what a supervisor wrote as its last word."""
     try:
@@ -330,9 +309,3 @@ def _result(path: str) -> dict[str, object] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _env(plan: dict[str, object]) -> dict[str, str]:
-    env = plan["env"]
-    assert isinstance(env, dict)
-    return env

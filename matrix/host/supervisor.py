@@ -3,9 +3,8 @@
 The tree is ended when the job exits (what it left behind), at its limit, when the runner says so, and when the runner
 dies (its end of the pipe closes). The cards are freed only when no process of the job is left.
 
-Started by the engine as `python -S -E -I`; standard library only, and little of it, since its start is part of every
-job's overhead. Standard input: one line of JSON (see `Supervisor`), then the words `cancel` and `kill`. Standard
-output: one line of JSON an event, `started` and `ended`.
+Forked from the zygote; standard library only. Standard input: one line of JSON (see `Supervisor`), then the words
+`cancel` and `kill`. Standard output: one line of JSON an event, `started` and `ended`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 
 from matrix.host import process
@@ -30,20 +28,18 @@ _SURVIVORS_PAUSE = 0.2  # seconds between looks at processes that KILL did not e
 class Supervisor:
     """Runs one job as its plan says.
 
-    The plan: argv, cwd, env, log, timeout, tag, lease_dir, lease (uuid -> inherited descriptor), result (file), stacks
-    (file), py_spy (path or null), container (tool and label, or null), and in seconds `term` and `kill` (what the tree
-    gets after either signal), `leftover` (what remains after a normal exit gets before KILL), `orphan` (what the tree
-    gets before KILL when the runner is gone) and `stacks_limit`.
+    The plan: argv, cwd, env, log, timeout, tag, lease_dir, result (file), stacks (file), py_spy (path or null),
+    container (tool and label, or null), and in seconds `term` and `kill` (what the tree gets after either signal),
+    `leftover` (what remains after a normal exit gets before KILL), `orphan` (what the tree gets before KILL when the
+    runner is gone) and `stacks_limit`.
     """
 
-    def __init__(self, plan: dict[str, object], rest: bytes) -> None:
+    def __init__(self, plan: dict[str, object], lease: dict[str, int], rest: bytes) -> None:
         self.plan = plan
         self.log = JobLog(_str(plan["log"]))
-        fds = plan["lease"]
-        assert isinstance(fds, dict)
-        for fd in fds.values():
+        for fd in lease.values():
             os.set_inheritable(fd, False)  # the job must not hold its own lease
-        self.lease = Lease(_str(plan["lease_dir"]), _str(plan["tag"]), fds)
+        self.lease = Lease(_str(plan["lease_dir"]), _str(plan["tag"]), lease)
         self.pid = 0
         self.status: int | None = None  # as waitpid gives it, of the job's first process
         self.exited = -1  # pidfd of the job's first process
@@ -72,7 +68,7 @@ class Supervisor:
         if self.lease.fds:
             me, leader = (getattr(process.read(pid), "start", 0) for pid in (os.getpid(), self.pid))
             self.lease.update(pid=os.getpid(), start=me, sid=self.pid, sid_start=leader)
-        self.tell({"event": "started", "pid": self.pid})
+        self.tell({"event": "started", "pid": self.pid, "supervisor": os.getpid()})
         why = self.follow(deadline)
         event["why"] = why
         if why == "timeout":
@@ -309,17 +305,17 @@ def _argv(plan: dict[str, object]) -> list[str]:
     return argv
 
 
-def main() -> None:
-    """Read the plan and run it. TERM, INT and HUP to the supervisor count as `cancel`."""
+def main(lease: dict[str, int]) -> None:
+    """Read the plan and run it, with the descriptors of its leases. TERM, INT and HUP count as `cancel`."""
     process.become_subreaper()
     data = b""
     while b"\n" not in data:
         chunk = os.read(0, _CHUNK)
         if not chunk:
-            sys.exit(0)  # the runner died before it could say what to do
+            return  # the runner died before it could say what to do
         data += chunk
     line, rest = data.split(b"\n", 1)
-    supervisor = Supervisor(json.loads(line), rest)
+    supervisor = Supervisor(json.loads(line), lease, rest)
 
     def cancel(_number: int, _frame: object) -> None:
         supervisor.commands += b"cancel\n"

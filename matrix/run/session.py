@@ -155,7 +155,10 @@ def _follow(session: Session, listener: Listener) -> Status:
         memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         listener=listener,
     )
-    status = asyncio.run(_run(runner))
+    try:
+        status = asyncio.run(_run(runner))
+    finally:
+        engine.close()
     _keep_times(pending, place)
     return status
 

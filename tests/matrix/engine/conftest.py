@@ -59,6 +59,8 @@ async def main():
     launch = Launch(tag=f"{folder}/job", argv=tuple(argv), cwd=folder, env=dict(os.environ), log=folder / "job.log",
                     scratch=folder / "scratch", timeout=120, cards=engine.cards[:2])
     run = await engine.start(launch)
+    while run.supervisor is None:
+        await asyncio.sleep(0.01)
     print(run.supervisor, flush=True)
     print(await run.wait(), flush=True)
 asyncio.run(main())
@@ -119,11 +121,14 @@ class Bench:
 
         async def go():
             engine = self.engine(limits)
-            run = await engine.start(launch)
-            assert run is not None
-            if then:
-                await asyncio.to_thread(then, run)
-            return await run.wait()
+            try:
+                run = await engine.start(launch)
+                assert run is not None
+                if then:
+                    await asyncio.to_thread(then, run)
+                return await run.wait()
+            finally:
+                engine.close()
 
         return asyncio.run(go())
 

@@ -1,5 +1,6 @@
 """The engine of one host, with real processes."""
 
+import asyncio
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ import time
 
 import pytest
 
+from matrix.host import process
 from matrix.host.leases import Busy
 
 from .conftest import wait_for
@@ -177,7 +179,7 @@ def test_killed_supervisor_leaves_nothing(bench, turn, record_property):
     record_property("seconds", wait_for(bench.all_free))
     assert bench.living() == []
     assert "why='lost'" in runner.communicate(timeout=20)[0]
-    assert "supervisor ended (SIGKILL)" in bench.log()
+    assert "supervisor ended before the job" in bench.log()
 
 
 @pytest.mark.parametrize("turn", TURNS)
@@ -188,6 +190,7 @@ def test_with_runner_and_supervisor_killed_the_next_to_lease_ends_the_old_job(be
     runner.kill()
     runner.wait()
     runner.stdout.close()
+    wait_for(lambda: process.read(supervisor) is None)
     mine = [c.uuid for c in bench.cards[:2]]
     with pytest.raises(Busy, match="its last job"):  # one emptied its environment: no tag, but the job's session
         bench.leases.take(mine, "next")
@@ -196,3 +199,21 @@ def test_with_runner_and_supervisor_killed_the_next_to_lease_ends_the_old_job(be
     wait_for(lambda: not bench.living())
     bench.leases.take(mine, "next").release()
     assert bench.all_free()
+
+
+def test_a_dead_zygote_is_replaced_and_its_supervisors_go_on(bench):
+    async def go():
+        engine = bench.engine()
+        first = await engine.start(bench.launch("bash", "-c", "sleep 0.5; echo done", name="first"))
+        await asyncio.sleep(0.2)
+        os.kill(engine._nursery.pid, signal.SIGKILL)
+        second = await engine.start(bench.launch("echo", "two", cards=0, name="second"))
+        try:
+            return await first.wait(), await second.wait()
+        finally:
+            engine.close()
+
+    first, second = asyncio.run(go())
+    assert (first.why, first.exit_code) == (second.why, second.exit_code) == ("exit", 0)
+    assert text(bench.log("first")) == ["done"]
+    assert text(bench.log("second")) == ["two"]
