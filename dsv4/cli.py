@@ -18,6 +18,11 @@ VERBS: dict[str, tuple[str, str]] = {
         "dsv4.commands.bisect",
         "Name the first differing tensor. dsv4 bisect a.yaml b.yaml --tokens t.npy",
     ),
+    "check": ("dsv4.commands.check", "Compare the model with recorded runs. dsv4 check forward reference/dsv4"),
+    "convert": (
+        "dsv4.commands.convert",
+        "Rename weights between layouts. dsv4 convert w.safetensors hf.safetensors --to hf --config tiny",
+    ),
     "claim": ("dsv4.commands.claim", "Check the losses a pull-request text claims. dsv4 claim body.md"),
 }
 

@@ -9,8 +9,8 @@ from dsv4.config import CSA, SLIDING, LossConfig, ModelConfig
 from dsv4.model import attention_plain as plain
 from dsv4.model.compressor import Compressor
 from dsv4.model.fast.attention import BlockAttention, Sight
-from dsv4.model.fast.indexer import IndexerLoss, choose_by_blocks
-from dsv4.model.indexer import Indexer, choose_entries, index_scores, indexer_loss
+from dsv4.model.fast.indexer import IndexerLoss, all_visible, choose_by_blocks
+from dsv4.model.indexer import Indexer, Projections, choose_entries, index_scores, indexer_loss
 from dsv4.model.linear import Linear, new_parameter
 from dsv4.model.norm import RMSNorm, rms_norm
 from dsv4.model.rope import Rope, rope_tables
@@ -98,14 +98,13 @@ class Attention(nn.Layer):
             return plain.attend(q, keys, mask, core.attn_sink, config.softmax_scale)[0], nothing
         record(trace, f"{name}.compressed_kv", entries)
         N = entries.shape[1]
-        seen = visible = plain.entry_mask(S, N, self.ratio).unsqueeze(0).expand([B, S, N])
+        seen = plain.entry_mask(S, N, self.ratio).unsqueeze(0).expand([B, S, N])
         if core.indexer:
-            scores = index_scores(*core.indexer.project(x, qc, rope))
+            index = core.indexer.project(x, qc, rope)
+            scores = index_scores(*index)
             topk = choose_entries(scores, 0, self.ratio, config.index_topk)
             seen = plain.selection_mask(topk, N)
-            record(
-                trace, f"{name}.indexer.scores", paddle.where(visible, scores, paddle.full_like(scores, -float("inf")))
-            )
+            self._record_scores(trace, name, index)
             record(trace, f"{name}.indexer.topk", topk)
         keys = paddle.concat([keys, entries], axis=1)
         mask = paddle.concat([mask.expand([B, S, S]), seen], axis=-1)
@@ -142,17 +141,30 @@ class Attention(nn.Layer):
             index = core.indexer.project(x, qc, rope)
         topk = choose_by_blocks(*index, self.ratio, config.index_topk)
         record(trace, f"{name}.indexer.topk", topk)
+        self._record_scores(trace, name, index)
         o, teacher = BlockAttention.apply(q, kv, entries, core.attn_sink, Sight(config.window, self.ratio, topk))
         if not coeff:
             return o, nothing
-        if not self.losses.indexer_sparse_loss:  # over all visible entries: as the plain path does it
-            return o, coeff * self._dense_indexer_loss(q.detach(), kv.detach(), entries.detach(), index_scores(*index))
+        if not self.losses.indexer_sparse_loss:
+            topk = all_visible(0, q.shape[1], self.ratio, entries.shape[1], q.shape[0])
+            with paddle.no_grad():
+                sight = Sight(config.window, self.ratio, topk)
+                teacher = BlockAttention.apply(q, kv, entries, core.attn_sink, sight)[1]
         return o, coeff * IndexerLoss.apply(*index, teacher, topk)
+
+    def _record_scores(self, trace: Trace | None, name: str, index: Projections) -> None:
+        """Keep all scores [B, S, N], -∞ where an entry is not visible; computed for a trace only."""
+        if trace is not None:
+            scores = index_scores(*index)
+            visible = plain.entry_mask(scores.shape[1], scores.shape[2], self.ratio)
+            record(
+                trace, f"{name}.indexer.scores", paddle.where(visible, scores, paddle.full_like(scores, -float("inf")))
+            )
 
     def _dense_indexer_loss(
         self, q: paddle.Tensor, kv: paddle.Tensor, entries: paddle.Tensor, scores: paddle.Tensor
     ) -> paddle.Tensor:
-        """Loss over all visible entries; q is already scaled. A warm-up loss: S·N scores by nature."""
+        """Loss over all visible entries, not the chosen ones; q is already scaled."""
         B, S, N = scores.shape
         visible = plain.entry_mask(S, N, self.ratio).unsqueeze(0).expand([B, S, N])
         mask = paddle.concat(

@@ -12,6 +12,9 @@ from dsv4.model.linear import Linear
 from dsv4.model.rope import Rope
 from dsv4.numerics.policy import DtypePolicy
 
+Projections = tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]
+"""q^I [B, S, H_I, d_I], k^I [B, N, d_I] and v·d_I^(-1/2) [B, S, H_I]."""
+
 
 class Indexer(nn.Layer):
     """Scores score(t, w) = Σ_h v_th · d_I^(-1/2) · ReLU(q^I_th · k^I_w), with v = (x W_vᵀ)·H_I^(-1/2).
@@ -30,9 +33,7 @@ class Indexer(nn.Layer):
         self.linear_weights_proj = Linear(config.hidden_size, heads, policy)
         self.compressor = Compressor(config, dim, ratio, policy)
 
-    def project(
-        self, x_BSD: paddle.Tensor, qc_BSq: paddle.Tensor, rope: Rope
-    ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+    def project(self, x_BSD: paddle.Tensor, qc_BSq: paddle.Tensor, rope: Rope) -> Projections:
         """Return q^I [B, S, H_I, d_I], k^I [B, N, d_I], and v·d_I^(-1/2) [B, S, H_I]."""
         heads, dim = self.config.index_heads, self.config.index_head_dim
         x, qc = x_BSD.detach(), qc_BSq.detach()

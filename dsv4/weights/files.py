@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from dsv4.errors import UsageError
 from dsv4.model import DeepseekV4
-from dsv4.weights.names import Arrays, name_map, to_hf, to_megatron
+from dsv4.weights.names import Arrays, missing_names, to_hf, to_megatron
 
 INDEX = "model.safetensors.index.json"
 
@@ -33,7 +33,7 @@ def load_hf(model: DeepseekV4, path: Path) -> None:
     MTP modules have no name there; without Megatron's names for them in the file they keep their values.
     """
     arrays = read_arrays(path)
-    missing = [m.hf for m in name_map(model.config) if m.hf not in arrays]
+    missing = missing_names(arrays, model.config, source_is_hf=True)
     if missing:
         raise UsageError(
             f"{path}: no tensor `{missing[0]}`" + _and_more(missing), "the file or the config is another's"
@@ -58,10 +58,12 @@ def set_weights(model: DeepseekV4, arrays: Arrays, where: str) -> None:
     unknown = sorted(arrays.keys() - state.keys())
     if unknown:
         raise UsageError(f"{where}: unknown tensor `{unknown[0]}`" + _and_more(unknown))
+    for name, tensor in state.items():  # all of them before the first is changed
+        shape = list(arrays[name].shape)
+        if shape != list(tensor.shape):
+            raise UsageError(f"{where}: `{name}` has shape {shape}, the config says {list(tensor.shape)}")
     for name, tensor in state.items():
         value = arrays[name]
-        if list(value.shape) != list(tensor.shape):
-            raise UsageError(f"{where}: `{name}` has shape {list(value.shape)}, the config says {list(tensor.shape)}")
         tensor.set_value(paddle.to_tensor(value, dtype=tensor.dtype))
 
 

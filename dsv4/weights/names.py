@@ -99,11 +99,16 @@ def _compressor_pairs(hf: str, mg: str) -> list[tuple[str, str]]:
     return [(f"{hf}.{a}", f"{mg}.{b}") for a, b in parts]
 
 
-def to_hf(megatron: Arrays, config: ModelConfig) -> Arrays:
-    """Rename and rearrange; what the map does not know (MTP) is kept under Megatron's name."""
+def to_hf(megatron: Arrays, config: ModelConfig, partial: bool = False) -> Arrays:
+    """Rename and rearrange; what the map does not know (MTP) is kept under Megatron's name.
+
+    With `partial`, tensors that are not there (buffers, where gradients are renamed) are left out.
+    """
     hf: Arrays = {}
     used: set[str] = set()
     for m in name_map(config):
+        if partial and any(name not in megatron for name in m.megatron):
+            continue
         parts = [megatron[name] for name in m.megatron]
         used.update(m.megatron)
         if m.how == "stack":
@@ -135,3 +140,10 @@ def to_megatron(hf: Arrays, config: ModelConfig) -> Arrays:
             out[m.megatron[0]] = value
     out |= {name: np.concatenate([pair["top"], pair["bottom"]]) for name, pair in halves.items()}
     return out | {name: value for name, value in hf.items() if name not in used}
+
+
+def missing_names(arrays: Arrays, config: ModelConfig, source_is_hf: bool) -> list[str]:
+    """Names that a conversion would read and that are not there."""
+    maps = name_map(config)
+    wanted = [m.hf for m in maps] if source_is_hf else [name for m in maps for name in m.megatron]
+    return [name for name in wanted if name not in arrays]

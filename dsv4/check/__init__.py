@@ -1,0 +1,1 @@
+"""Comparison of the model with recorded runs of other implementations."""
