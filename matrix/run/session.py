@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from matrix.engine.local import LocalEngine
@@ -67,6 +67,8 @@ def new(
         UsageError: the selection is wrong, a given hand-off is not there, or a job asks for cards that are not.
 
     """
+    if options.cards is None and spec.pretend_cards and not gpus.discover().cards and hosts.hosts_file() is None:
+        options = replace(options, cards=spec.pretend_cards)
     changed = changed_files(spec.root, changed_since) if changed_since else None
     choices = select(spec, only=only, tags=tags, changed=changed, handoffs=list(options.handoffs))
     for name, path in options.handoffs.items():

@@ -33,6 +33,7 @@ class Spec:
     sha256: str
     jobs: tuple[Job, ...]
     floor: tuple[str, ...] = ()
+    pretend_cards: str | None = None  # for hosts without any
 
     @property
     def root(self) -> Path:
@@ -71,14 +72,15 @@ def read(path: Path | None = None, *, hosts: Sequence[Host] | None = None) -> Sp
         raise UsageError(
             f"{path}: {(e.strerror or str(e)).lower()}", "name the matrix file: matrix list PATH"
         ) from None
-    jobs, floor = read_bytes(raw, str(path), hosts=hosts)
-    return Spec(path.resolve(), hashlib.sha256(raw).hexdigest(), tuple(jobs), tuple(floor))
+    jobs, outer = read_bytes(raw, str(path), hosts=hosts)
+    sha256 = hashlib.sha256(raw).hexdigest()
+    return Spec(path.resolve(), sha256, tuple(jobs), tuple(outer.floor), outer.pretend_cards)
 
 
 def read_bytes(
     raw: bytes, file: str = FILE_NAME, *, hosts: Sequence[Host] | None = None
-) -> tuple[list[Job], list[str]]:
-    """Read the bytes of a matrix file into its concrete jobs and its floor.
+) -> tuple[list[Job], MatrixSpec]:
+    """Read the bytes of a matrix file into its concrete jobs and what stands beside its suites.
 
     Raises:
         SpecError: every mistake in it.
@@ -90,9 +92,9 @@ def read_bytes(
     reader = _Reader(document)
     jobs = reader.jobs()
     reader.relations(jobs, hosts)
-    if reader.problems:
+    if reader.problems or reader.outer is None:
         raise SpecError(file, reader.problems)
-    return jobs, reader.floor
+    return jobs, reader.outer
 
 
 class _Reader:
@@ -101,7 +103,7 @@ class _Reader:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.problems: list[Problem] = list(document.problems)
-        self.floor: list[str] = []
+        self.outer: MatrixSpec | None = None
         self.layers: dict[tuple[str, int], Layered] = {}
         self.broken: set[str] = set()  # hand-offs that jobs with mistakes may produce
 
@@ -143,7 +145,11 @@ class _Reader:
                 if not name.strip() or len(name) > 200 or any(ord(c) < 32 for c in name):
                     self.complain(("suites", name), "bad name of a suite: write one line of at most 200 characters")
         spec = self._validate(MatrixSpec, hollow, Layered({}, {(): ()}), lenient=True)
-        self.floor = spec.floor if isinstance(spec, MatrixSpec) else []
+        if spec is None and not self.problems:  # defaults with parameters in them: the rest stands without
+            spec = MatrixSpec.model_validate(
+                {k: v for k, v in hollow.items() if k != "defaults"} | {"suites": {"": {"jobs": {}}}}
+            )
+        self.outer = spec if isinstance(spec, MatrixSpec) else None
 
     def _job(self, data: dict[str, Any], suite: str, body: dict[str, Any], name: str, raw: Any) -> list[Job]:
         path = ("suites", suite, "jobs", name)

@@ -279,4 +279,9 @@ class MatrixSpec(_Model):
         default_factory=list,
         description="Jobs (names, globs, suites or tag:NAME) that run whatever files changed; without it, all jobs.",
     )
+    pretend_cards: Annotated[str, Short(str, {"type": "integer"})] | None = Field(
+        None,
+        pattern=r"^(.+:)?\d{1,4}$",
+        description="Cards for hosts that have none and no hosts file: N or MODEL:N, as `--cards` has them.",
+    )
     suites: dict[str, SuiteSpec] = Field(min_length=1)
