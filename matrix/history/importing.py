@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from matrix.errors import UsageError
-from matrix.history.rows import Rows, TestResult, rows_of
+from matrix.history.rows import Rows, rows_of
+from matrix.junit_file import TestResult, read_junit
 from matrix.records import Attempt, JobRecord, RunRecord, SpecRef, Status, load
 
-_MOST_XML = 64 * 2**20
 _CONCLUSIONS = {
     "success": Status.PASSED,
     "failure": Status.FAILED,
@@ -46,43 +45,10 @@ def tests_of(run: RunRecord, folder: Path) -> dict[tuple[str, int], list[TestRes
     found: dict[tuple[str, int], list[TestResult]] = {}
     for job in run.jobs:
         for attempt in job.attempts:
-            for name in (f"{attempt.n}.junit.xml", f"{attempt.n}/junit.xml"):
-                path = (folder / attempt.log).parent / name
-                if path.is_file():
-                    found[job.name, attempt.n] = list(junit_results(path))
+            path = (folder / attempt.log).with_suffix("") / "junit.xml"
+            if path.is_file():
+                found[job.name, attempt.n] = read_junit(path)
     return found
-
-
-def junit_results(path: Path) -> Iterator[TestResult]:
-    """Results in a JUnit file; a test that is listed twice counts once, at its worst.
-
-    Raises:
-        UsageError: the file is no JUnit XML, or too large.
-
-    """
-    if path.stat().st_size > _MOST_XML:
-        raise UsageError(f"{path}: larger than {_MOST_XML // 2**20} MiB", "name a JUnit file, not a log")
-    text = path.read_bytes()
-    if b"<!ENTITY" in text[:65536]:
-        raise UsageError(f"{path}: defines XML entities", "JUnit files need none")
-    try:
-        root = ET.fromstring(text)  # noqa: S314 - bounded above, and entities are refused
-    except ET.ParseError as e:
-        raise UsageError(f"{path}: not XML: {e}", "name a JUnit file") from None
-    order = ["passed", "skipped", "failed", "error"]
-    worst: dict[str, TestResult] = {}
-    for case in root.iter("testcase"):
-        tags = {child.tag for child in case}
-        outcome = next(
-            (o for t, o in (("error", "error"), ("failure", "failed"), ("skipped", "skipped")) if t in tags), "passed"
-        )
-        name = "::".join(part for part in (case.get("classname", "").replace(".", "/"), case.get("name", "")) if part)
-        seconds = case.get("time", "")
-        result = TestResult(name, outcome, float(seconds) if seconds.replace(".", "", 1).isdigit() else None)
-        old = worst.get(name)
-        if old is None or order.index(outcome) > order.index(old.outcome):
-            worst[name] = result
-    yield from worst.values()
 
 
 def from_junit(
@@ -94,7 +60,7 @@ def from_junit(
         UsageError: the file is no JUnit XML.
 
     """
-    results = list(junit_results(path))
+    results = read_junit(path)
     bad = any(r.outcome in ("failed", "error") for r in results)
     status = Status.FAILED if bad or not results else Status.PASSED
     attempt = Attempt(n=1, started=started, status=status, log=path.name)

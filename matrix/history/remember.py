@@ -10,9 +10,10 @@ from pathlib import Path
 from matrix.history.attribute import Failure, Observation, attribute
 from matrix.history.origin import named_files
 from matrix.history.queries import observations
-from matrix.history.rows import TestResult, rows_of, seconds
+from matrix.history.rows import rows_of, seconds
 from matrix.history.spool import record
 from matrix.history.store import StoreAwayError, open_store
+from matrix.junit_file import TestResult
 from matrix.records import BAD, Attempt, JobRecord, RunRecord, Status, Verdict
 from matrix.triage.model import Cause
 

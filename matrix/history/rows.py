@@ -10,18 +10,10 @@ from typing import Any
 from sqlalchemy import Table
 
 from matrix.history import schema
+from matrix.junit_file import TestResult
 from matrix.records import Attempt, JobRecord, RunRecord
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class TestResult:
-    """Outcome of one test in one attempt."""
-
-    test: str
-    outcome: str
-    seconds: float | None = None
 
 
 @dataclass

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from matrix.errors import UsageError
+from matrix.history.origin import origin
 from matrix.plan.graph import producers
 from matrix.records import BAD, JobRecord, RunRecord, SpecRef, Status, move
 from matrix.run.clock import now
@@ -39,6 +38,7 @@ def new_record(
         if not choice.selected:
             move(record, Status.SKIPPED, reason=choice.reason)
         jobs.append(record)
+    found = origin(spec.root, os.environ)
     return RunRecord(
         schema_="run/1",
         id=run_id,
@@ -46,25 +46,15 @@ def new_record(
         engine=engine,
         host=socket.gethostname().split(".")[0],
         commit=commit(spec.root, "HEAD"),
-        base=commit(spec.root, base) if base else None,
-        changed_files=list(changed) if changed is not None else None,
+        base=commit(spec.root, base) if base else found.base,
+        changed_files=list(changed) if changed is not None else found.changed_files,
+        repository=found.repository,
+        branch=found.branch,
+        pr=found.pr,
+        author=found.author,
         started=now(),
         jobs=jobs,
-        **origin(os.environ),
     )
-
-
-def origin(env: Mapping[str, str]) -> dict[str, Any]:
-    """Return what GitHub Actions says of where a run comes from; nothing elsewhere."""
-    if env.get("GITHUB_ACTIONS") != "true":
-        return {}
-    pull = re.fullmatch(r"refs/pull/(\d+)/\w+", env.get("GITHUB_REF", ""))
-    return {
-        "repository": env.get("GITHUB_REPOSITORY"),
-        "branch": env.get("GITHUB_HEAD_REF") or env.get("GITHUB_REF_NAME"),
-        "pr": int(pull[1]) if pull else None,
-        "author": env.get("GITHUB_ACTOR"),
-    }
 
 
 def commit(root: Path, revision: str) -> str | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from matrix import junit_file
+from matrix.errors import UsageError
 from matrix.records import Fact
 
 MAX_FACTS = 1000
 MAX_FACT_BYTES = 64 << 10
-MAX_JUNIT_BYTES = 64 << 20
 
 
 def read_facts(path: Path, shown: str) -> list[Fact]:
@@ -61,29 +61,9 @@ class Tests:
 def read_junit(path: Path) -> Tests | None:
     """Read pytest's XML results; None where there is no whole file (the run broke off)."""
     try:
-        if path.stat().st_size > MAX_JUNIT_BYTES:
-            return None
-        raw = path.read_bytes()
-        if b"<!DOCTYPE" in raw[:4096] or b"<!ENTITY" in raw:
-            return None  # pytest writes none; entities can blow a small file up
-        tree = ET.fromstring(raw)  # noqa: S314 -- without document type
-    except (OSError, ET.ParseError):
+        results = junit_file.read_junit(path)
+    except UsageError:
         return None
-    ran = skipped = 0
-    failing = []
-    for case in tree.iter("testcase"):
-        if case.find("skipped") is not None:
-            skipped += 1
-            continue
-        ran += 1
-        if case.find("failure") is not None or case.find("error") is not None:
-            failing.append(_node_id(case))
-    return Tests(ran, skipped, failing)
-
-
-def _node_id(case: ET.Element) -> str:
-    """Make a node id of `tests.a.test_b.TestC` and `test_d[x]`: classes begin with a capital letter, modules do not."""
-    parts = [p for p in (case.get("classname") or "").split(".") if p]
-    split = next((i for i, p in enumerate(parts) if p[:1].isupper()), len(parts))
-    file = "/".join(parts[:split]) + ".py" if split else ""
-    return "::".join([*([file] if file else []), *parts[split:], case.get("name") or ""])
+    skipped = sum(r.outcome == "skipped" for r in results)
+    failing = [r.test for r in results if r.outcome in ("failed", "error")]
+    return Tests(len(results) - skipped, skipped, failing)

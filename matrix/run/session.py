@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from matrix.run import record as records
 from matrix.run.companions import check_out
 from matrix.run.folder import RECORD, create, locked, runs_folder
 from matrix.run.loop import Listener, Runner
+from matrix.run.memory import remember
 from matrix.run.prepare import Place, handoff_paths
 from matrix.run.times import expected_times
 from matrix.shard import times as shard_times
@@ -161,6 +163,9 @@ def _follow(session: Session, listener: Listener) -> Status:
         status = asyncio.run(_run(runner))
     finally:
         engine.close()
+    warning = remember(session.record, session.folder, spec.root)
+    if warning:
+        print(f"matrix: {warning}", file=sys.stderr)
     _keep_times(pending, place)
     return status
 

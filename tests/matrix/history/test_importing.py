@@ -5,15 +5,16 @@ from click.testing import CliRunner
 
 from matrix.commands.history import command
 from matrix.errors import UsageError
-from matrix.history.importing import from_github, junit_results
+from matrix.history.importing import from_github
+from matrix.junit_file import read_junit
 from matrix.records import save
 from tests.matrix.history.made import attempt, run
 
 JUNIT = """<testsuites><testsuite>
-<testcase classname="tests.test_a" name="test_x[1]" time="0.5"/>
-<testcase classname="tests.test_a" name="test_y"><failure>no</failure></testcase>
-<testcase classname="tests.test_a" name="test_y"/>
-<testcase classname="tests.test_a" name="test_z"><skipped/></testcase>
+<testcase classname="tests.test_a.TestX" name="test_x[1]" time="0.5"/>
+<testcase classname="tests.test_a.TestX" name="test_y"><failure>no</failure></testcase>
+<testcase classname="tests.test_a.TestX" name="test_y"/>
+<testcase classname="tests.test_a.TestX" name="test_z"><skipped/></testcase>
 </testsuite></testsuites>"""
 
 
@@ -26,10 +27,10 @@ def matrix_history(*args):
 def test_junit_results_count_a_test_once_at_its_worst(tmp_path):
     path = tmp_path / "j.xml"
     path.write_text(JUNIT)
-    assert {r.test: r.outcome for r in junit_results(path)} == {
-        "tests/test_a::test_x[1]": "passed",
-        "tests/test_a::test_y": "failed",
-        "tests/test_a::test_z": "skipped",
+    assert {r.test: r.outcome for r in read_junit(path)} == {
+        "tests/test_a.py::TestX::test_x[1]": "passed",
+        "tests/test_a.py::TestX::test_y": "failed",
+        "tests/test_a.py::TestX::test_z": "skipped",
     }
 
 
@@ -38,7 +39,7 @@ def test_what_is_no_junit_file_is_refused_with_its_name(tmp_path, text):
     path = tmp_path / "j.xml"
     path.write_text(text)
     with pytest.raises(UsageError, match=r"j\.xml"):
-        list(junit_results(path))
+        read_junit(path)
 
 
 def test_run_folders_are_imported_and_their_verdicts_follow_from_all_of_them(tmp_path):

@@ -1,9 +1,9 @@
 import pytest
 
 from matrix.history import queries
-from matrix.history.rows import TestResult as Result
 from matrix.history.rows import rows_of
 from matrix.history.store import open_store
+from matrix.junit_file import TestResult as Result
 from tests.matrix.history.made import START, attempt, run
 
 LONG_AGO = 0.0

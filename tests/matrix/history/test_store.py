@@ -8,10 +8,10 @@ from sqlalchemy import func, inspect, select
 
 from matrix.errors import UsageError
 from matrix.history import schema
-from matrix.history.rows import TestResult as Result
 from matrix.history.rows import rows_of
 from matrix.history.spool import put, record, send
 from matrix.history.store import Store, StoreAwayError, open_store
+from matrix.junit_file import TestResult as Result
 from matrix.records import Attempt, CardRecord, JobRecord, RunRecord, SpecRef, Status
 from matrix.triage.model import Cause
 
