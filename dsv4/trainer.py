@@ -17,6 +17,7 @@ from dsv4.data.batch import Batch, Source, check_ids
 from dsv4.errors import DivergedError
 from dsv4.model import DeepseekV4
 from dsv4.model.losses import ModelOutput
+from dsv4.model.packing import Packing
 from dsv4.model.trace import Trace
 from dsv4.optim.build import build_optimizer
 from dsv4.optim.clip import clip_, squared_norm
@@ -133,7 +134,8 @@ class Trainer:
     def _forward(self, batch: Batch, trace: Trace | None = None) -> ModelOutput:
         mask = None if batch.mask_BS is None else paddle.to_tensor(batch.mask_BS.astype("int64"))
         tokens, labels = (paddle.to_tensor(ids.astype("int64")) for ids in (batch.tokens_BS, batch.labels_BS))
-        output: ModelOutput = self.model(tokens, labels, mask, trace)
+        packing = None if batch.documents_BS is None else Packing.of(batch.documents_BS)
+        output: ModelOutput = self.model(tokens, labels, mask, trace, packing)
         return output
 
     def _batch(self, step: int, micro: int) -> Batch:

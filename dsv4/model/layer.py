@@ -12,6 +12,7 @@ from dsv4.model.attention import Attention
 from dsv4.model.hyper_connection import HyperConnection
 from dsv4.model.moe import MoE
 from dsv4.model.norm import RMSNorm
+from dsv4.model.packing import Packing
 from dsv4.model.trace import Trace, record
 from dsv4.numerics.policy import DtypePolicy
 
@@ -44,13 +45,21 @@ class DecoderLayer(nn.Layer):
         self.mlp = MoE(config, losses, hashed, policy)
 
     def forward(
-        self, X_BSnD: paddle.Tensor, tokens_BS: paddle.Tensor | None, trace: Trace | None = None
+        self,
+        X_BSnD: paddle.Tensor,
+        tokens_BS: paddle.Tensor | None,
+        trace: Trace | None = None,
+        packing: Packing | None = None,
     ) -> LayerOutput:
-        """`tokens_BS`: ids of the layer's own positions, for hash routing."""
+        """`tokens_BS`: ids of the layer's own positions, for hash routing. `packing`: documents within the rows."""
         hc = self.self_attention_hyper_connection
         pre, post, C = hc.maps(X_BSnD)
         z = hc.collapse(X_BSnD, pre)
-        f, indexer_loss = self.self_attention(self.input_layernorm(z), trace, self.name)
+        normed = self.input_layernorm(z)
+        if packing is None:
+            f, indexer_loss = self.self_attention(normed, trace, self.name)
+        else:
+            f, indexer_loss = packing.attend(self.self_attention, normed, trace, self.name)
         for what, value in (("attn_hc.post", post), ("attn_hc.comb", C), ("attn_hc.collapsed", z), ("attn_out", f)):
             record(trace, f"{self.name}.{what}", value)
         X = hc.expand(X_BSnD, f, post, C)

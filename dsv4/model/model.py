@@ -14,6 +14,7 @@ from dsv4.model.linear import Linear, new_parameter
 from dsv4.model.losses import ModelOutput, masked_mean, token_losses
 from dsv4.model.mtp import MTPModule, shift_left
 from dsv4.model.norm import RMSNorm
+from dsv4.model.packing import Packing
 from dsv4.model.trace import Trace, record
 from dsv4.numerics.policy import DtypeName, DtypePolicy, Path
 
@@ -99,17 +100,18 @@ class DeepseekV4(nn.Layer):
         labels_BS: paddle.Tensor,
         loss_mask_BS: paddle.Tensor | None = None,
         trace: Trace | None = None,
+        packing: Packing | None = None,
     ) -> ModelOutput:
         """Losses of one micro-batch.
 
         Ids are int64. Labels are the tokens one to the right; every position counts unless `loss_mask_BS` (belonging
-        to the labels) says otherwise.
+        to the labels) says otherwise. With `packing`, rows hold several documents that do not see each other.
         """
         mask = paddle.ones_like(labels_BS) if loss_mask_BS is None else loss_mask_BS
         X = self.embedding.streams(self.embedding(tokens_BS))
         outs: list[LayerOutput] = []
         for layer in self.decoder.layers:
-            outs.append(layer(X, tokens_BS, trace))
+            outs.append(layer(X, tokens_BS, trace, packing))
             X = outs[-1].X_BSnD
         hidden = self.decoder.finish(X)
         record(trace, "final_hidden", hidden)
@@ -118,9 +120,10 @@ class DeepseekV4(nn.Layer):
         mtp_losses: list[paddle.Tensor] = []
         tokens, labels = tokens_BS, labels_BS
         if self.config.mtp_layers and self.losses.mtp_loss_weight:
+            shift = packing.shift_left if packing else shift_left
             for module in self.mtp.layers:
-                tokens, labels, mask = shift_left(tokens), shift_left(labels), shift_left(mask)
-                hidden, out = module(X, self.embedding(tokens), trace)
+                tokens, labels, mask = shift(tokens), shift(labels), shift(mask)
+                hidden, out = module(X, self.embedding(tokens), trace, packing)
                 outs.append(out)
                 X = out.X_BSnD
                 mtp_losses.append(self.head_loss(hidden, labels, mask, trace, f"{module.name}."))

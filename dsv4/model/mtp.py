@@ -9,6 +9,7 @@ from dsv4.model.hyper_connection import HyperHead
 from dsv4.model.layer import DecoderLayer, LayerOutput
 from dsv4.model.linear import Linear
 from dsv4.model.norm import RMSNorm
+from dsv4.model.packing import Packing
 from dsv4.model.trace import Trace, record
 from dsv4.numerics.policy import DtypePolicy
 
@@ -37,13 +38,17 @@ class MTPModule(HyperHead):
         self.final_layernorm = RMSNorm(D, config.rms_eps, policy)
 
     def forward(
-        self, X_BSnD: paddle.Tensor, shifted_BSD: paddle.Tensor, trace: Trace | None = None
+        self,
+        X_BSnD: paddle.Tensor,
+        shifted_BSD: paddle.Tensor,
+        trace: Trace | None = None,
+        packing: Packing | None = None,
     ) -> tuple[paddle.Tensor, LayerOutput]:
         """`shifted_BSD`: embedding of the shifted tokens. Returns the normed hidden state [B, S, D] and the layer's."""
         e = self.e_proj(self.enorm(shifted_BSD))
         record(trace, f"{self.name}.e_proj_out", e)
         Y = self.policy.act(e.unsqueeze(2) + self.h_proj(self.hnorm(X_BSnD)))
-        out = self.mtp_model_layer(Y, None, trace)
+        out = self.mtp_model_layer(Y, None, trace, packing)
         hidden = self.final_layernorm(self.collapse_streams(out.X_BSnD))
         record(trace, f"{self.name}.final_hidden", hidden)
         return hidden, out
