@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from matrix.triage import gather, rank
-from matrix.triage.frames import steps, tests
-from matrix.triage.frames.model import Step, Verdict
+from matrix.triage.frames import othertests, steps, tests
+from matrix.triage.frames.model import Incident, Step, Verdict
 from matrix.triage.model import LogStatus
 from matrix.triage.ruleset import RuleSet
 from matrix.triage.scan import Scan, Scanner
@@ -41,6 +42,9 @@ def analyse(scan: Scan, rules: RuleSet, exit_code: int | None, *, ranks: bool = 
     marked = sorted(scan.marks)
     found_steps, verdict = steps.read_steps(store, [n for n in marked if scan.marks[n] & steps.MARKS])
     report = tests.read_tests(store, [n for n in marked if scan.marks[n] & tests.MARKS])
+    other, failing = othertests.read_other_tests(store, [n for n in marked if scan.marks[n] & othertests.MARKS])
+    report.incidents.extend(other)
+    report.failing.extend(t for t in failing if t not in report.failing)
     incidents = gather.incidents(scan, report, rules)
     rank.mark_steps(incidents, found_steps)
     rank.mark_handled(incidents, store)
@@ -57,13 +61,31 @@ def _status(a: Analysis, exit_code: int | None) -> LogStatus:
         return "passed" if exit_code == 0 else "failed"
     if a.verdict.status != "unknown":
         return a.verdict.status
-    lines = a.scan.lines
     alive = [f.incident for f in a.found if not f.incident.handled]
     if a.tests.failed_end or any(i.tests for i in alive):
         return "failed"
     if a.tests.passed_end and not any(i.fatal >= 0.6 and i.line > a.tests.passed_end for i in alive):
         return "passed"
     sure = [i for i in alive if i.fatal >= 0.6]
-    if sure and sure[-1].line >= lines - END:
-        return "failed"
-    return "failed" if any(i.fatal >= 0.85 for i in sure) else "unknown"
+    if not sure or (
+        a.verdict.runner and not any(i.kind in {"exit", "launcher", "signal"} for i in alive if i.line >= sure[-1].line)
+    ):
+        return "unknown"
+    return "failed" if _last_words(a, sure[-1]) else "unknown"
+
+
+def _last_words(a: Analysis, last: Incident) -> bool:
+    """True if a log without a verdict ends with this incident: little follows it, and nothing that sounds like success."""
+    rest = 0
+    for no in range(last.end + 1, a.scan.lines + 1):
+        line = a.scan.store.line(no)
+        if line is None or rest > END:
+            return False
+        if line.body.strip():
+            rest += 1
+            if _WELL.search(line.body):
+                return False
+    return True
+
+
+_WELL = re.compile(r"\b(?:all good|done|success(?:ful(?:ly)?)?|passed|finished|completed?|ok)\b", re.IGNORECASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matrix.triage import rank
 from matrix.triage.analysis import Analysis
+from matrix.triage.frames import steps
 from matrix.triage.model import Cause, Consequence, LogReport
 from matrix.triage.ruleset import RuleSet
 from matrix.triage.signature import signature
@@ -72,22 +73,35 @@ def consequences(analysis: Analysis, roots: list[rank.Found], after: int, file: 
 def last_line(analysis: Analysis, file: str | None = None) -> Cause:
     """Without any evidence: the last line that the failed step printed."""
     scan = analysis.scan
-    failed = next((s for s in analysis.steps if s.status == "failed"), None)
-    end = (failed.failed_at if failed and failed.failed_at else analysis.verdict.line) or scan.lines + 1
     line = None
-    for no in range(end - 1, max(end - 60, 0), -1):
-        line = scan.store.line(no)
-        if line is not None and line.body.strip():
+    for low, high in _last_places(analysis):
+        for no in range(high, max(high - 80, low - 1), -1):
+            at, raw = scan.store.line(no), scan.store.raw(no)
+            if at is not None and raw is not None and at.body.strip() and not steps.is_boundary(at.text, raw):
+                line = at
+                break
+        if line is not None:
             break
-    line = line or scan.store.line(end)
     sign = signature("unknown", "", line.body if line else "")
-    number = line.no if line else max(min(end, scan.lines), 1)
     return Cause(
         category="unknown",
         rule="unknown",
         confidence=0.1,
         file=file,
-        line=number,
+        line=line.no if line else max(scan.lines, 1),
         text=line.text if line else "",
         signature=sign,
     )
+
+
+def _last_places(analysis: Analysis) -> list[tuple[int, int]]:
+    """Where to look for a last word: the failed step, else the last steps that do not tidy up, else anywhere."""
+    failed = [s for s in analysis.steps if s.status == "failed"]
+    if failed:
+        return [
+            (failed[0].start, (failed[0].failed_at or failed[0].end + 1) - 1),
+            (1, failed[0].failed_at or analysis.scan.lines),
+        ]
+    main = [s for s in analysis.steps if s.end > s.start and s.status != "passed" and not rank.tidies_up(s)]
+    end = (analysis.verdict.line or analysis.scan.lines + 1) - 1
+    return [*((s.start + 1, min(s.end, end)) for s in reversed(main)), (1, end), (1, analysis.scan.lines)]

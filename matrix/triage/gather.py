@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from matrix.triage.frames import launchers, plain, python, steps, tests
 from matrix.triage.frames.model import Incident
 from matrix.triage.lines import Line
@@ -10,6 +12,8 @@ from matrix.triage.scan import Scan
 
 NAMED = 0.66  # how fatal a line is at least that a rule takes for a cause
 MIN = 0.15
+_WORDS = frozenset({"tool", "signal", "exception", "exit", "fault"})
+_PASSED = re.compile(r"\b(?:PASSED|ok|OK)\b|✓|✔")
 
 
 def incidents(scan: Scan, report: tests.TestReport, rules: RuleSet) -> list[Incident]:
@@ -56,7 +60,15 @@ def _plain(scan: Scan, line: Line, rules: RuleSet) -> Incident | None:
     if ended := launchers.ended(line):
         return launchers.incident(line, ended)
     kind, fatal = plain.classify(line)
-    if fatal <= MIN:
+    if fatal <= MIN or (
+        steps.is_boundary(line.text, scan.store.raw(line.no) or b"") and kind not in {"exit", "runner"}
+    ):
+        return None
+    if (
+        kind == "word"
+        and not scan.hits.get(line.no)
+        and (_PASSED.search(line.body) or not scan.marks.get(line.no, set()) & _WORDS)
+    ):
         return None
     if kind in {"tool", "word", "exception"} and _closes_step(scan, line.no):
         fatal = fatal + 0.3 if kind == "word" else max(fatal, min(fatal + 0.08, 0.79))

@@ -32,6 +32,7 @@ _RUNNER = re.compile(
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]+ [\w./-]+\[\d+\]: )?"  # syslog
     r")"
 )
+_ISO_ONE = re.compile(rf"\[?{_TIME}\]?:?(?: |$)")
 _ISO = re.compile(rf"\[?{_TIME}\]?:? ?(?=\S|$)")
 # Who printed it. The number, where there is one, is the rank.
 _RANK = re.compile(
@@ -40,6 +41,7 @@ _RANK = re.compile(
     r"|\[(?P<mpi>\d+),(?P<r2>\d+)\]<std(?:out|err)>: ?"
     r"|\((?P<ray>[\w.<>-]+ pid=\d+(?:, ip=[\d.]+)?)\) ?"
     r"|\((?P<proc>[A-Za-z][\w-]*?(?:[_ ](?:rank|TP|DP|PP)?[_ ]?(?P<r3>\d+))?(?: pid=\d+)?)\) (?=\S)"
+    r"|(?P<internal>INTERNALERROR>) ?|(?P<box>[│╷╵|]) (?=\S)"
     r"|(?P<srun>\d{1,4}): (?=\S|$)"
     r"|(?:rank|Rank|worker)[ _]?(?P<r4>\d+)\s?[:|>]\s?"
     r"|(?P<compose>[\w.-]+-\d+|[\w.-]+) +\| (?=\S|$)"
@@ -54,16 +56,23 @@ _LOGGER = re.compile(
 _GLOG_LEVEL = {"I": "info", "W": "warning", "E": "error", "F": "fatal", "V": "debug", "D": "debug"}
 
 
-def clean(no: int, raw: bytes) -> Line:
-    """Take a raw line (escape codes already out) apart."""
+def clean(no: int, raw: bytes, *, iso: bool = False) -> Line:
+    """Take a raw line (escape codes already out) apart; `iso`: the runner begins each line with an ISO time."""
     if b"\r" in raw:
         raw = _last_drawn(raw)
-    return split(no, raw[: 4 * MAX_TEXT].decode("utf-8", "replace").rstrip().replace("\x00", "")[:MAX_TEXT])
+    return split(no, raw[: 4 * MAX_TEXT].decode("utf-8", "replace").rstrip().replace("\x00", "")[:MAX_TEXT], iso=iso)
 
 
-def split(no: int, text: str) -> Line:
+def begins_with_time(lines: list[bytes]) -> bool:
+    """True if nearly all of a log's first lines begin with an ISO time: then the runner writes it, not the program."""
+    full = [line for line in lines if line.strip()]
+    dated = sum(_ISO.match(line[:60].decode("utf-8", "replace")) is not None for line in full)
+    return len(full) >= 3 and dated >= 0.9 * len(full)
+
+
+def split(no: int, text: str, *, iso: bool = False) -> Line:
     """Take a decoded line apart: runner's prefix, rank, logger."""
-    found = _RUNNER.match(text)
+    found = _RUNNER.match(text) or (_ISO_ONE.match(text) if iso else None)
     if found:
         text = text[found.end() :]
     stream, rank, text = _rank(text)
@@ -85,6 +94,8 @@ def _rank(text: str) -> tuple[str, int | None, str]:
     if text[:1] not in _STARTS or not (found := _RANK.match(text)):
         return "", None, text
     groups = found.groupdict()
+    if groups["box"]:
+        return "", None, text[found.end() :]
     if groups["compose"] and not re.search(r"(?:rank|worker|node|trainer|-\d+$)", groups["compose"]):
         return "", None, text
     if groups["proc"] and not groups["r3"] and "pid=" not in groups["proc"]:
@@ -93,7 +104,7 @@ def _rank(text: str) -> tuple[str, int | None, str]:
     return found[0].strip(), int(number) if number else None, text[found.end() :]
 
 
-_STARTS = frozenset("[(0123456789rRwnt") | frozenset("abcdefghijklmnopqrstuvwxyz")
+_STARTS = frozenset("[(0123456789rRwntI│╷╵") | frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 def _last_drawn(raw: bytes) -> bytes:

@@ -88,6 +88,13 @@ MARKS: tuple[Mark, ...] = (
     ),
     Mark("cross", "(?:\u2717|\u2718|\u274c|\u00d7 |\u2716|\U0001f6a8|\u25cf )", 3, 8),
     Mark(
+        "lint",
+        r"(?:[A-Z]{1,4}[0-9]{3,4}:? [\[`A-Z]|\.[a-z]{1,5}:[0-9]+:[0-9]+: |would reformat|Failed example|\*\*\*Test Failed)",
+        2,
+        4,
+    ),
+    Mark("test_other", r"(?:not ok [0-9]|[0-9] failing\s*\n|<<< (?:FAILURE|ERROR)|panicked at |: Failure\s*\n)", 8, 30),
+    Mark(
         "launcher",
         r"(?:ChildFailedError|Container rank [0-9]|LAUNCH ERROR|Pod failed|Root Cause \(first|srun: error|sigkill_handler|died with <Signals|MPI_ABORT|Primary job  terminated)",
         6,

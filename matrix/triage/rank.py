@@ -83,7 +83,7 @@ def mark_handled(incidents: list[Incident], store: LineStore) -> None:
         elif said or (ending == "survived" and logged):
             incident.handled = True
         elif ending == "survived":
-            incident.fatal -= 0.35
+            incident.fatal -= 0.3
         elif logged and ahead is not None and ahead.level in {"info", "warning", "debug"}:
             incident.fatal -= 0.3
 
@@ -132,7 +132,11 @@ def choose(found: list[Found], steps: list[Step], exit_code: int | None) -> list
     alive = [f for f in found if not f.incident.handled]
     failed = [n for n, step in enumerate(steps) if step.status == "failed"]
     if not failed:
-        return _by_tier(alive, [f.incident.step for f in alive], steps, exit_code)
+        used = {f.incident.step for f in alive}
+        main = {n for n in used if not tidies_up(steps[n])}
+        return _by_tier(alive, main, steps, exit_code) or (
+            _by_tier(alive, used, steps, exit_code) if len(steps) < 3 else []
+        )
     roots: list[Found] = []
     for number in failed:
         code = steps[number].exit_code
@@ -207,7 +211,7 @@ def _upstream(root: Found, reach: list[Found]) -> Found:
         if at.incident.start - found.incident.end > 40 or PEER.search(found.incident.body):
             break
         if (
-            found.named
+            (found.named or found.incident.kind == "crash")
             and found.incident.kind in {"tool", "crash", "signal", "exception"}
             and found.incident.stream in {"", root.incident.stream}
         ):
@@ -219,4 +223,9 @@ def _follows(step: Step, later: Found, root: Found) -> bool:
     """True if a later step's failure comes of an earlier one's: it tidies up, or misses what was not made."""
     if later.category == root.category or _MISSING.search(later.incident.body):
         return True
-    return _FOLLOW_UP.search(step.name) is not None
+    return tidies_up(step)
+
+
+def tidies_up(step: Step) -> bool:
+    """True for a step that collects, uploads or cleans, whatever came before."""
+    return _FOLLOW_UP.search(step.name.replace("_", " ")) is not None

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import hyperscan
 
+from matrix.triage.lines import begins_with_time
 from matrix.triage.marks import MARKS, WEAK
 from matrix.triage.read import chunks
 from matrix.triage.ruleset import RuleSet, cache_dir, keep
@@ -56,6 +57,8 @@ class Scanner:
         keep_after = 0
         last_line, ended = 1, True
         for chunk in chunks(stream):
+            if chunk.line == 1:
+                found.store.iso = begins_with_time(chunk.data[:40_000].split(b"\n")[:60])
             found.size += chunk.size
             events: list[tuple[int, int]] = []
             append = events.append

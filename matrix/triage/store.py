@@ -38,6 +38,7 @@ class LineStore:
         self._starts: list[int] = []
         self._all: list[_Segment] = []
         self._cleaned: dict[int, Line] = {}
+        self.iso = False  # each line begins with the runner's ISO time
         self.total = 0  # lines of the log, set by the scan
 
     @property
@@ -80,5 +81,5 @@ class LineStore:
             raw = self.raw(no)
             if raw is None:
                 return None
-            found = self._cleaned[no] = clean(no, raw)
+            found = self._cleaned[no] = clean(no, raw, iso=self.iso)
         return found

@@ -86,3 +86,4 @@ class Verdict:
     status: Literal["passed", "failed", "unknown"] = "unknown"
     exit_code: int | None = None
     line: int | None = None
+    runner: bool = False  # a CI runner wrote the log: then its silence about the end means that the log was cut

@@ -9,7 +9,7 @@ from matrix.triage.frames.model import Incident, Kind
 from matrix.triage.lines import Line
 
 MARKS = frozenset(
-    {"exception", "fault", "signal", "exit", "tool", "make", "launcher", "cross", "ci_word", "ci", "test_crash"}
+    {"exception", "fault", "signal", "exit", "tool", "make", "launcher", "cross", "lint", "ci_word", "ci", "test_crash"}
 )
 
 _EXCEPTION = re.compile(
@@ -17,7 +17,7 @@ _EXCEPTION = re.compile(
     r"(?:[A-Za-z_$][\w$]*[.:]{1,2})*(?P<name>[A-Za-z_$][\w$]*(?:Error|Exception|Interrupt|Failure|Timeout|Expired|Fault))(?:\([\w.]+\))?(?: \[\w+\])?(?::(?: |$)|$)"
 )
 _PANIC = re.compile(
-    r"(?:panic: |thread '.*' (?:\(\d+\) )?panicked at |fatal error: |Fatal Python error: |FATAL(?: EXCEPTION)?: |terminate called|==\d+==\s?ERROR: |\S*: (?:symbol lookup|runtime) error: )"
+    r"(?:\S+: .*: Assertion [`'].*' failed\.|panic: |thread '.*' (?:\(\d+\) )?panicked at |fatal error: |Fatal Python error: |FATAL(?: EXCEPTION)?: |terminate called|==\d+==\s?ERROR: |\S*: (?:symbol lookup|runtime) error: )"
 )
 _COMPILER = re.compile(
     r"(?:[\w./\\+@-]+[:(]\d+(?:[:,]\d+)*\)?:? ?(?:-\s)?(?:fatal )?(?:[Ee]rror|ERROR)\b|error(?:\[E\d+\]|: | TS\d+)|.*: undefined reference to |.*/ld: |ld: |collect2: error|CMake Error|.*: error: )"
@@ -27,20 +27,23 @@ _SHELL_SIGNAL = re.compile(
     r"|Floating point exception|Trace/breakpoint trap|Terminated)(?: ?\(core dumped\))?(?:\s{2,}\S.*|\s*$)"
 )
 _LINT = re.compile(
-    r"[\w./\\@+-]+\.\w+:\d+(?::\d+)?:? [A-Z]{1,6}\d{2,5}\b|Would reformat: |would reformat |\s*\d+:\d+\s+error\s"
+    r"[\w./\\@+-]+\.\w+:\d+(?::\d+)?:? [A-Z]{1,6}\d{2,5}\b|[Ww]ould reformat:? |[A-Z]{1,4}\d{3,4} (?:\[\*\] )?\S|\s*\d+:\d+\s+error\s"
 )
 _TOOL = re.compile(
     r"(?:(?:[\w./+@-]+|\[[\w ./:-]+\])(?:\[\d+\])?[: ] ?){0,3}?(?:\*\*\* )?(?:##\[error\]|::error[^:]*::|[\u2717\u2718\u274c\u2716\u00d7] ?|\U0001f6a8 )?\s?"
     r"(?:fatal(?: error)?|error|Error|ERROR|ERR!|E|FATAL|Fatal|FAILED|FAILURE|Failure|Failed|failed|FAIL|panic|abort|ABORT)(?:\[\w+\]|\([\w ]+\)| \w+\d+)?(?:!|:|\]| -|\s*$)"
 )
 _SHELL = re.compile(
-    r"(?:[\w./+-]+: )(?:line \d+: |\d+: )?.*(?:No such file or directory|command not found|not found|[Pp]ermission denied|cannot |can't |failed|refused|denied"
-    r"|No space left|Is a directory|Not a directory|invalid|unrecognized|unknown|missing|timed out|unable to|does not exist|Text file busy|Read-only)"
+    r"(?:Can't |Cannot |Could not |Couldn't |Unable to |Failed to )\S|(?:[\w./+-]+(?: \(\w+\))?: )(?:line \d+: |\d+: )?.*(?:No such file or directory|command not found|not found|[Pp]ermission denied|cannot |can't |failed|refused|denied"
+    r"|No space left|Is a directory|Not a directory|invalid|unrecognized|unknown|missing|unbound variable|syntax error|ambiguous redirect|[Ff]ailed to|No (?:module|rule|match|such)|Cannot |Can't |curl: \(\d+\)|timed out|unable to|does not exist|Text file busy|Read-only)"
 )
 _EXIT = re.compile(
     r"(?:exit(?:ed|s|ing)?|return(?:ed|s)?|rc|status|code)\b.{0,24}?(?P<code>-?\d{1,3})\b", re.IGNORECASE
 )
-_MAKE = re.compile(r"(?:g?make|ninja)(?:\[\d+\])?: (?:\*\*\* |build stopped)|npm ERR! code|.*\*\*\* \[.*\] Error \d+")
+_MAKE = re.compile(
+    r"(?:g?make|ninja)(?:\[\d+\])?: (?:\*\*\* \[|build stopped)|npm (?:ERR!|error) (?:code|errno|syscall|A complete log|path|Lifecycle|Exit)|.*\*\*\* \[.*\] Error \d+"
+    r"|npm (?:ERR!|error)\s*$|Found \d+ (?:error|problem)|.*\bwould be reformatted|\[\*\] "
+)
 LAUNCHER = re.compile(
     r".*(?:ChildFailedError|Container (?:rank \d+|failed)|LAUNCH ERROR|Pod failed|failed \(exitcode: |sigkill_handler|died with <Signals|Primary job  terminated"
     r"|srun: error|exits with return code|Root Cause \(first|mpirun |exited on signal|exitcode\s*: )"
@@ -83,6 +86,7 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str], float], ...] = (
     ("exception", _EXCEPTION, 0.75),
     ("tool", _COMPILER, 0.8),
     ("tool", _LINT, 0.75),
+    ("tool", re.compile(r"npm (?:ERR!|error) \S|\[ERROR\] \S|Failed example:|\*\*\*Test Failed\*\*\*"), 0.72),
     ("tool", _TOOL, 0.7),
     ("exit", re.compile(r".{0,80}\b(?:exit(?:ed)?|return(?:ed)?)\b.{0,20} (?:code|status)[ :=]+[\(']?-?[1-9]"), 0.35),
     ("tool", _SHELL, 0.68),

@@ -62,11 +62,13 @@ def parse(store: LineStore, start: int) -> Traceback | None:
     head = store.line(start)
     if head is None:
         return None
+    if "+ Exception Group Traceback" in head.body:
+        return _group(store, head)
     at = head.body.find("Traceback")
     lead = head.body[: max(at, 0)]
     if lead.strip(" \t|+E"):
         lead = ""
-    lead = lead.replace("+", " ").rstrip() if "|" not in lead and "+" in lead else lead.replace("+", "|")
+    lead = lead.replace("+", "|")
     found = Traceback(start, start, head.stream, head.rank, lead)
     strange = 0
     for no in range(start + 1, start + LIMIT):
@@ -97,6 +99,38 @@ def parse(store: LineStore, start: int) -> Traceback | None:
             found.exception, found.name, found.end = line, match["name"].split("(")[0].rsplit(".", 1)[-1], no
         break
     return found
+
+
+def _group(store: LineStore, head: Line) -> Traceback:
+    """An exception group: its first member without members of its own is what happened."""
+    found = Traceback(head.no, head.no, head.stream, head.rank, "  | ")
+    for no in range(head.no + 1, head.no + LIMIT):
+        line = store.line(no)
+        if line is None:
+            break
+        if line.stream != head.stream:
+            continue
+        tree = _TREE.match(line.body)
+        if tree is None:
+            break
+        found.end = no
+        body = tree["body"] or ""
+        if frame := _FRAME.match(body):
+            if found.exception is None:
+                found.frames.append((frame["file"], int(frame["line"]), frame["function"] or ""))
+            continue
+        match = (
+            None
+            if body[:1] in {" ", ""} or body.startswith(("Traceback", "Exception Group"))
+            else EXCEPTION.match(body)
+        )
+        if match and found.exception is None and not _MEMBERS.search(body):
+            found.exception, found.name = line._replace(body=body), match["name"].rsplit(".", 1)[-1]
+    return found
+
+
+_TREE = re.compile(r"\s*[|+](?:[-+]+ [\d.]+ [-+]+| ?(?P<body>.*))$")
+_MEMBERS = re.compile(r"\(\d+ sub-exceptions?\)$")
 
 
 def _unlead(body: str, lead: str) -> str | None:

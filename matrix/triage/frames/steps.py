@@ -31,7 +31,7 @@ _FAILED = re.compile(
     r"|Build step .* marked build as failure|Cleaning up project directory.*\bfailed"
 )
 _GREEN_END = re.compile(
-    r"^job \S.* exit 0$|^(?:exit|return) (?:code|status)[:=]? ?0$|The command \".*\" exited with 0\.|Done\. Your build exited with 0"
+    r"^job \S.* exit 0$|^(?:exit|return) (?:code|status)[:=]? ?0$|The command \".*\" exited with 0\.|Done\. Your build exited with 0|CircleCI received exit code 0"
 )
 _GHA_CLOSED = re.compile(r"Post job cleanup\.|Cleaning up orphan processes|Complete runner|##\[section\]Finishing: ")
 MARKS = frozenset({"ci", "ci_end", "ci_word", "exit", "section", "step"})
@@ -76,6 +76,7 @@ class _Builder:
         self.verdict = Verdict()
         self.closed = False
         self.marked = False  # a runner that marks the end of each failing step wrote this log
+        self._headings: set[str] = set()
         self._group: int | None = None
 
     def see(self, no: int, raw: bytes, text: str, store: LineStore) -> None:
@@ -115,6 +116,9 @@ class _Builder:
             self._open("Post job cleanup", no)
         elif text.startswith("Cleaning up orphan processes"):
             self.closed = True
+        elif text.startswith("~~~ Running global pre-exit hook"):
+            self.closed = self.marked = True
+            self._open("pre-exit hook", no)
         elif found := _FAILED.search(text):
             if self.verdict.status != "failed":
                 code = next((int(g) for g in found.groups() if g), None)
@@ -122,6 +126,7 @@ class _Builder:
         elif _PASSED.match(text) or _GREEN_END.match(text):
             self.verdict.status, self.verdict.line = "passed", no
         elif "====" not in text and (found := _HEADING.match(text)) and len(text) < 100:
+            self._headings.add(found["name"])
             self._open(found["name"], no)
 
     def _open(self, name: str, no: int) -> None:
@@ -141,6 +146,7 @@ class _Builder:
 
     def finish(self, total: int) -> tuple[list[Step], Verdict]:
         self.steps[-1].end = total
+        self.verdict.runner = self.marked or any(s.name for s in self.steps if s.name not in self._headings)
         if self.verdict.status == "unknown" and self.marked and self.closed:
             self.verdict.status = "passed"
         steps = [s for s in self.steps if s.end >= s.start]

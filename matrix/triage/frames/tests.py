@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from matrix.triage.frames import python
 from matrix.triage.frames.model import Incident
 from matrix.triage.frames.python import EXCEPTION, WRAPPERS
 from matrix.triage.lines import Line
 from matrix.triage.store import LineStore
 
-MARKS = frozenset({"section", "block", "test_word", "test_count", "test_crash", "test_e"})
+MARKS = frozenset({"section", "block", "test_word", "test_count", "test_crash", "test_e", "fault"})
 _SECTION = re.compile(r"=+ (?P<name>.+?) =+$")
 _BLOCK = re.compile(r"_{3,} (?P<title>.+?) _{3,}$")
 _SUMMARY = re.compile(r"(?P<word>FAILED|ERROR|SUBFAILED(?:\([^)]*\)|\[[^\]]*\])?) (?P<rest>\S.*)$")
@@ -20,6 +21,7 @@ _VERBOSE = re.compile(
 )
 _CUT_OFF = re.compile(r"(?P<id>\S+\.py::\S+?(?:\[.*?\])?) (?:\++ Timeout \++|Fatal Python error: |Timeout \()")
 _E = re.compile(r"E {3,}(?P<rest>.*)$|E$")
+_SHOWN = re.compile(r"E +File \"")
 _LOCATION = re.compile(r"(?P<file>[^\s:]+\.(?:py|pyx)):(?P<line>\d+): (?P<what>.*)$")
 _CRASH = re.compile(r"worker '(?P<worker>\w+)' crashed while running '(?P<id>.+)'")
 _COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|rerun|warnings?)\b")
@@ -28,6 +30,7 @@ _FINAL = re.compile(
 )
 _UNIT = re.compile(r"(?P<word>FAIL|ERROR): (?P<name>\S+)(?: \((?P<path>[^)]+)\))?")
 _UNIT_END = re.compile(r"FAILED \((?:failures|errors|unexpected|expected)[^)]*\)$")
+_COVERAGE = re.compile(r"(?:FAIL Required test coverage of|ERROR: Coverage failure:)")
 _SETUP = re.compile(r"ERROR at (?:setup|teardown) of (?P<title>.+)$")
 _COLLECT = re.compile(r"ERROR collecting (?P<path>\S+)")
 
@@ -87,6 +90,13 @@ class _Reader:
         elif found := _CRASH.search(body):
             self.outcome.setdefault(found["id"], "FAILED")
             self.report.ran = True
+        elif (
+            body.startswith("E  ")
+            and not self.where
+            and (found := _E.match(body))
+            and _exception_name(found["rest"] or "")
+        ):
+            self._loose(line, (found["rest"] or "").strip())
         elif _FINAL.match(body):
             self._final(line)
         elif (found := _UNIT.match(body)) and self._after_rule(line):
@@ -94,9 +104,9 @@ class _Reader:
             name = found["name"]
             if path and not path.endswith(f".{name}"):
                 path = f"{path}.{name}"
-            self.units.append((path or name, line))
+            self.units.append(((path or name).removeprefix("unittest.loader._FailedTest."), line))
             self.report.ran = True
-        elif _UNIT_END.match(body):
+        elif _UNIT_END.match(body) or _COVERAGE.match(body):
             self.report.failed_end = line.no
 
     def _cut_off(self, name: str, line: Line) -> None:
@@ -110,9 +120,31 @@ class _Reader:
         made.tests, made.fatal = [name], 0.95
         self.report.incidents.append(made)
 
+    def _loose(self, line: Line, body: str) -> None:
+        """Keep an exception of pytest's own start: a conftest that cannot be loaded."""
+        made = Incident(
+            "exception",
+            line.no,
+            line.no,
+            line.no,
+            line.text,
+            body,
+            [line],
+            line.stream,
+            line.rank,
+            _exception_name(body),
+            fatal=0.88,
+        )
+        self.report.incidents.append(made)
+
     def _after_rule(self, line: Line) -> bool:
-        before = self.store.line(line.no - 1)
-        return before is not None and before.body.startswith("=====")
+        before, after = self.store.line(line.no - 1), self.store.line(line.no + 1)
+        return (
+            before is not None
+            and before.body.startswith("=====")
+            and after is not None
+            and after.body.startswith("-----")
+        )
 
     def _section(self, name: str, line: Line) -> None:
         self._close_block(line.no)
@@ -120,7 +152,7 @@ class _Reader:
             self.report.regions.append((self.region_start, line.no - 1))
         self.where = {"FAILURES": "failures", "ERRORS": "errors", "short test summary info": "summary"}.get(name, "")
         self.region_start = line.no
-        if _COUNTS.search(name) and (_FINAL.match(line.body) or " in " in name):
+        if (_COUNTS.search(name) or name.startswith("no tests ran")) and (_FINAL.match(line.body) or " in " in name):
             self._final(line)
         elif name == "test session starts":
             self.report.ran = True
@@ -129,7 +161,13 @@ class _Reader:
         counts = {word.rstrip("s"): int(n) for n, word in _COUNTS.findall(line.body)}
         if counts.get("failed") or counts.get("error"):
             self.report.failed_end = line.no
-        elif counts.get("passed"):
+        elif not counts and "no tests ran" in line.body:
+            self.report.incidents.append(
+                Incident(
+                    "tool", line.no, line.no, line.no, line.text, line.body, [line], line.stream, line.rank, fatal=0.5
+                )
+            )
+        elif counts.get("passed") and not (self.report.failed_end and self.report.failed_end > line.no - 200):
             self.report.passed_end = line.no
 
     def _close_block(self, no: int) -> None:
@@ -173,6 +211,7 @@ class _Reader:
         crash: Line | None = None
         location: Line | None = None
         previous_e = -9
+        native: list[int] = []
         first_path = ""
         for no in range(start + 1, end + 1):
             line = self.store.line(no)
@@ -183,9 +222,14 @@ class _Reader:
                 self.report.captured.append((no, end))
                 break
             if found := _E.match(body):
-                if no > previous_e + 1 and (found["rest"] or "").strip():
+                rest = found["rest"] or ""
+                if no > previous_e + 1 and rest.strip():
                     keys.append(line)
+                elif keys and _SHOWN.match(keys[-1].body) and _exception_name(rest):
+                    keys[-1] = line  # a syntax error shows the place before it says its name
                 previous_e = no
+            elif body.startswith("Traceback ") and not keys:
+                native.append(no)
             elif found := _CRASH.search(body):
                 crash = line
                 tests = tests or [found["id"]]
@@ -198,6 +242,8 @@ class _Reader:
             tests = [f"{first_path}::{bare}"]
         for test in tests:
             failing.setdefault(test)
+        if not keys and native:
+            keys = [k for i in python.incidents(self.store, native) for k in i.keys]
         key = keys[0] if keys else crash or location or self.store.line(start)
         assert key is not None
         body = _E.sub(lambda m: m["rest"] or "", key.body)
@@ -213,33 +259,15 @@ class _Reader:
         )  # fmt: skip
 
     def _unit_incident(self, path: str, line: Line) -> Incident:
-        from matrix.triage.frames import python  # noqa: PLC0415
-
         for no in range(line.no + 1, line.no + 8):
             at = self.store.line(no)
             if at is not None and at.body.startswith("Traceback"):
-                chain = [t for t in [python.parse(self.store, no)] if t is not None and t.exception is not None]
-                if chain and chain[0].exception is not None:
-                    found = chain[0]
-                    key = chain[0].exception
-                    return Incident(
-                        "test", key.no, line.no, found.end, key.text, key.body, [key], key.stream, key.rank, found.name, found.frames,
-                        [path], fatal=0.95,
-                    )  # fmt: skip
-                break
-        return Incident(
-            "test",
-            line.no,
-            line.no,
-            line.no,
-            line.text,
-            line.body,
-            [line],
-            line.stream,
-            line.rank,
-            tests=[path],
-            fatal=0.9,
-        )
+                for made in python.incidents(self.store, [no]):
+                    made.kind, made.start, made.tests, made.fatal = "test", line.no, [path], 0.95
+                    return made
+        made = Incident("test", line.no, line.no, line.no, line.text, line.body, [line], line.stream, line.rank)
+        made.tests, made.fatal = [path], 0.9
+        return made
 
 
 def _summary_incident(name: str, message: str, line: Line) -> Incident:
