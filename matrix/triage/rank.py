@@ -82,9 +82,7 @@ def mark_handled(incidents: list[Incident], store: LineStore) -> None:
             incident.fatal += 0.05
         elif said or (ending == "survived" and logged):
             incident.handled = True
-        elif ending == "survived":
-            incident.fatal -= 0.3
-        elif logged and ahead is not None and ahead.level in {"info", "warning", "debug"}:
+        elif ending == "survived" or (logged and ahead is not None and ahead.level in {"info", "warning", "debug"}):
             incident.fatal -= 0.3
 
 
