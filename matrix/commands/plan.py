@@ -18,6 +18,8 @@ from matrix.commands.list import describe_cards, wide_console
 from matrix.plan.forecast import Expected, Forecast, expected_times, forecast
 from matrix.plan.hosts import Host
 from matrix.plan.schedule import Capacity
+from matrix.run.folder import runs_folder
+from matrix.run.times import history
 from matrix.spec.units import format_duration
 
 
@@ -55,7 +57,10 @@ def command(
     here = site(cards)
     # Real cards of a laptop say nothing about where the matrix is meant to run; a named site does.
     hosts = here.hosts if cards or here.source.endswith((".yaml", ".yml")) else None
-    plan = make_plan(choose(args, only, tags, changed_since, handoffs, hosts=hosts), here, host_name)
+    chosen = choose(args, only, tags, changed_since, handoffs, hosts=hosts)
+    if chosen.spec.pretend_cards and hosts is None and not any(host.cards for host in here.hosts):
+        here = site(chosen.spec.pretend_cards)
+    plan = make_plan(chosen, here, host_name)
     if as_json:
         click.echo(json.dumps(_document(plan), indent=1, ensure_ascii=False))
     else:
@@ -71,7 +76,7 @@ def make_plan(chosen: Chosen, here: Site, host_name: str | None = None, today: s
         for job in jobs
         if not host.fits(job.cards)
     }
-    expected = expected_times(jobs)
+    expected = expected_times(jobs, history(runs_folder(chosen.spec.root)))
     capacity = Capacity(host.cards, host.cpu_jobs or os.cpu_count() or 1, host.memory)
     paper = forecast(jobs, capacity, {name: e.seconds for name, e in expected.items()})
     planned = {p.name for p in paper.planned}

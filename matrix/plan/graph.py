@@ -30,6 +30,14 @@ def order(edges: Edges) -> list[str]:
         ValueError: there is a cycle; see `cycles`.
 
     """
+    out = _sorted_part(edges)
+    if len(out) < len(edges):
+        raise ValueError("the jobs need each other in a circle")
+    return out
+
+
+def _sorted_part(edges: Edges) -> list[str]:
+    """Order all jobs but those in a circle and those that need one of these."""
     position = {name: i for i, name in enumerate(edges)}
     waiting = {name: {need for need in needs if need in position} for name, needs in edges.items()}
     followers = dependants(edges)
@@ -43,8 +51,6 @@ def order(edges: Edges) -> list[str]:
             waiting[follower].discard(name)
             if not waiting[follower]:
                 heapq.heappush(ready, position[follower])
-    if len(out) < len(names):
-        raise ValueError("the jobs need each other in a circle")
     return out
 
 
@@ -82,7 +88,7 @@ def cycles(edges: Edges) -> list[list[str]]:
     `[a, b]` says: a needs b, and b needs a.
     """
     out: list[list[str]] = []
-    covered: set[str] = set()
+    covered: set[str] = set(_sorted_part(edges))
     for name in edges:
         if name in covered:
             continue

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from matrix.errors import ToolError
+from matrix.plan import forecast
 from matrix.records import Status, load
 from matrix.run.folder import RECORD
 from matrix.spec.job import Job
 
-GUESS = 300.0  # seconds
 LAST = 10  # runs that are looked at
 
 
-def expected_times(jobs: Iterable[Job], runs: Path) -> dict[str, float]:
+def expected_times(jobs: Sequence[Job], runs: Path) -> dict[str, float]:
     """Return the expected seconds of each job, from the passed attempts of the last runs where there are some."""
-    seen = measured(runs)
-    return {
-        job.name: statistics.median(seen[job.name]) if job.name in seen else job.expect or min(GUESS, job.timeout)
-        for job in jobs
-    }
+    return {name: e.seconds for name, e in forecast.expected_times(jobs, history(runs)).items()}
+
+
+def history(runs: Path) -> dict[str, float]:
+    """Return the median seconds of each job's passed attempts of the last runs."""
+    return {name: statistics.median(times) for name, times in measured(runs).items()}
 
 
 def measured(runs: Path) -> dict[str, list[float]]:

@@ -28,6 +28,10 @@ _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan")
 
 
+# Stands for a value that could not be built, so that it is not taken for one that is not there.
+INVALID = object()
+
+
 class WrittenInt(int):
     """An integer that knows how it was written."""
 
@@ -77,6 +81,7 @@ class Document:
     data: Any = None
     lines: dict[tuple[Part, ...], int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    invalid: set[tuple[Part, ...]] = field(default_factory=set)  # paths whose value could not be built
 
     def line(self, path: tuple[Part, ...]) -> int:
         """Line of a path, or of the nearest parent that is in the file."""
@@ -140,6 +145,7 @@ def _bounds(text: str, loader: Any) -> Problem | None:
 
 
 _ADVICE = (
+    ("maximum nesting depth", f"more than {MAX_DEPTH} levels deep: a matrix has a few; simplify it"),
     ("'\\t'", "a tab: indent with spaces"),
     ("found duplicate anchor", "an anchor of this name stands above: rename one"),
     ("undefined alias", "no anchor of this name stands above: write &NAME where it is defined first"),
@@ -168,7 +174,7 @@ def _syntax(e: yaml.MarkedYAMLError, text: str) -> Problem:
 
 
 class _Builder:
-    """Turns nodes into values; a value that cannot be built becomes None and a problem."""
+    """Turns nodes into values; a value that cannot be built becomes INVALID and a problem."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -186,14 +192,14 @@ class _Builder:
             if not self.full:
                 self.problem(node, path, f"aliases make more than {MAX_VALUES:,} values of this file: use fewer")
             self.full = True
-            return None
+            return self._invalid(path)
         if id(node) in open_nodes:
             self.problem(node, path, "an anchor that contains itself: remove the alias")
-            return None
+            return self._invalid(path)
         if node.tag not in _CORE_TAGS and not self._implicit(node):
             short = node.tag.replace(_TAG, "!!")
             self.problem(node, path, f"tag {short} is not allowed: write a plain value")
-            return None
+            return self._invalid(path)
         inside = (*open_nodes, id(node))
         if isinstance(node, ScalarNode):
             return _scalar(node)
@@ -201,6 +207,10 @@ class _Builder:
             return [self.value(item, (*path, i), inside) for i, item in enumerate(node.value)]
         assert isinstance(node, MappingNode)
         return self._mapping(node, path, inside)
+
+    def _invalid(self, path: tuple[Part, ...]) -> object:
+        self.document.invalid.add(path)
+        return INVALID
 
     def _implicit(self, node: Node) -> bool:
         # YAML 1.1 resolves plain dates and `=` to tags of their own; for us they are text.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from matrix.spec.build import build
 from matrix.spec.check import check
 from matrix.spec.complain import sentence
 from matrix.spec.document import Document, parse
-from matrix.spec.expand import Layered, combinations, concrete_name, layer, substitute
+from matrix.spec.expand import Layered, combinations, layer, substitute
 from matrix.spec.job import Job
 from matrix.spec.model import JobSpec, MatrixSpec
 from matrix.spec.problems import Part, Problem, SpecError, show_path
+from matrix.spec.wishes import fitting
 
 FILE_NAME = "matrix.yaml"
 MAX_JOBS = 5000
@@ -102,18 +104,26 @@ class _Reader:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.problems: list[Problem] = list(document.problems)
+        self.problems: dict[Problem, None] = dict.fromkeys(document.problems)  # a set that keeps the order
         self.outer: MatrixSpec | None = None
         self.layers: dict[tuple[str, int], Layered] = {}
         self.broken: set[str] = set()  # hand-offs that jobs with mistakes may produce
 
     def complain(self, path: tuple[Part, ...], message: str) -> None:
-        shown = path
-        while shown and shown not in self.document.lines:
-            shown = shown[:-1]
-        problem = Problem(self.document.line(path), show_path(shown), message)
-        if problem not in self.problems:
-            self.problems.append(problem)
+        shown = self._in_file(path)
+        if any(shown[:end] in self.document.invalid for end in range(len(shown) + 1)):
+            return  # follows from a value that YAML itself could not give
+        self.problems[Problem(self.document.line(shown), show_path(shown), message)] = None
+
+    def _in_file(self, path: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Cut a path back to what stands in the file; a single item may stand for a list of one."""
+        shown: tuple[Part, ...] = ()
+        for part in path:
+            if (*shown, part) in self.document.lines:
+                shown = (*shown, part)
+            elif not isinstance(part, int):
+                break
+        return shown
 
     def jobs(self) -> list[Job]:
         data = self.document.data
@@ -161,7 +171,7 @@ class _Reader:
         )
         before = len(self.problems)
         out = self._concrete(name, suite, path, layered)
-        if len(self.problems) > before:
+        if len(self.problems) > before or not out:
             self.broken |= {name, *_texts(raw.get("produces"))}
         for job in out:
             self.layers[job.name, job.line] = layered
@@ -182,7 +192,7 @@ class _Reader:
         return out
 
     def _named(self, name: str, path: tuple[Part, ...]) -> bool:
-        if concrete_name("", {name: ""}) == f"@{name}=empty" and name[:1].isalnum() and len(name) <= 100:
+        if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
             return True
         self.complain(path, f"bad name of a job {name!r}: use letters, digits, '.', '_' and '-', such as qwen3-sft")
         return False
@@ -193,12 +203,16 @@ class _Reader:
         try:
             return model.model_validate(values)
         except ValidationError as e:
-            for error in e.errors():
-                if lenient and _is_template(error.get("input")):
-                    continue
-                loc = error["loc"]
-                where = layered.where(loc[:-1] if error["type"] == "missing" else loc)
-                self.complain(where, sentence(error, model))
+            errors = [error for error in e.errors() if not (lenient and _is_template(error.get("input")))]
+        for error in errors:
+            loc = error["loc"]
+            where = layered.where(loc[:-1] if error["type"] == "missing" else loc)
+            self.complain(where, sentence(error, model))
+        # A mistake in defaults is no mistake of the job: look at the rest of it without them.
+        wrong = {error["loc"][0] for error in errors if error["loc"]}
+        own = layered.origins[()]
+        if wrong and len(wrong) < len(values) and all(layered.where((key,))[: len(own)] != own for key in wrong):
+            return self._validate(model, {k: v for k, v in values.items() if k not in wrong}, layered, lenient=lenient)
         return None
 
     def relations(self, jobs: list[Job], hosts: Sequence[Host] | None) -> None:
@@ -206,6 +220,12 @@ class _Reader:
         if len(jobs) > MAX_JOBS:
             self.complain(("suites",), f"{len(jobs):,} jobs: at most {MAX_JOBS:,}; use fewer parameter values")
             return
+        for i, wish in enumerate(self.outer.floor if self.outer else []):
+            try:
+                fitting(jobs, wish)
+            except UsageError as e:
+                if wish not in self.broken:
+                    self.complain(("floor", i), e.message)
         for job, inner, message in check(jobs, hosts, self.broken):
             self.complain(self.layers[job.name, job.line].where(inner), message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from matrix.spec.globs import matching
 from matrix.spec.job import Job
 from matrix.spec.load import Spec
 from matrix.spec.problems import did_you_mean
+from matrix.spec.wishes import fitting
 
 # Files whose change concerns every job: what runs, and how.
 _ALWAYS = ("matrix.yaml", ".github/workflows/**")
@@ -50,7 +50,7 @@ def select(
     reasons: dict[str, str] = {}
     if only or tags:
         for wish in [*only, *(f"tag:{tag}" for tag in tags)]:
-            for job in _fitting(jobs, wish):
+            for job in fitting(jobs, wish):
                 reasons.setdefault(job.name, f"named by {wish}")
     else:
         reasons = {job.name: "all jobs" for job in jobs}
@@ -71,30 +71,13 @@ def select(
     return [Choice(job, job.name in reasons, reasons.get(job.name, left_out)) for job in jobs]
 
 
-def _fitting(jobs: Sequence[Job], wish: str) -> list[Job]:
-    """Jobs that a wish means."""
-    if wish.startswith("tag:"):
-        tag = wish.removeprefix("tag:")
-        found = [job for job in jobs if tag in job.tags]
-        if not found:
-            known = {tag for job in jobs for tag in job.tags}
-            raise UsageError(f"no job has the tag {tag!r}: {did_you_mean(tag, known)}")
-        return found
-    exact = [job for job in jobs if wish in (job.name, job.base, job.suite)]
-    found = exact or [job for job in jobs if fnmatch.fnmatchcase(job.name, wish)]
-    if not found:
-        known = {name for job in jobs for name in (job.name, job.base, job.suite)}
-        raise UsageError(f"no job {wish!r}: {did_you_mean(wish, known)}", "matrix list shows all jobs")
-    return found
-
-
 def floor(spec: Spec) -> dict[str, str]:
     """Jobs that run whatever changed, with the reason.
 
     Those that `floor` of the matrix names; without it, jobs without `paths`; where all have `paths`, all jobs.
     """
     if spec.floor:
-        return {job.name: f"floor: {wish}" for wish in reversed(spec.floor) for job in _fitting(spec.jobs, wish)}
+        return {job.name: f"floor: {wish}" for wish in reversed(spec.floor) for job in fitting(spec.jobs, wish)}
     always = {job.name: "runs whatever files changed: it has no paths" for job in spec.jobs if not job.paths}
     return always or {job.name: "all jobs: the matrix has no floor" for job in spec.jobs}
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?", re.IGNORECASE)
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+", re.ASCII)
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])", re.ASCII)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?", re.IGNORECASE | re.ASCII)
 _POWERS = "kmgtp"
+_LONGEST = 100 * 365.25 * 86400  # seconds
+_LARGEST = 1 << 60  # bytes
 
 DURATION_ADVICE = "write a number with its unit, such as 90s, 5m or 1h30m"
 SIZE_ADVICE = "write a number with its unit, such as 512M, 32G or 500GB"
@@ -30,6 +33,8 @@ def parse_duration(text: str) -> float:
     if sizes != sorted(set(sizes), reverse=True):
         raise ValueError(f"bad duration {text!r}: units go from large to small, each once, such as 1h30m")
     seconds = math.fsum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if seconds > _LONGEST:
+        raise ValueError(f"bad duration {text!r}: longer than a hundred years; {DURATION_ADVICE}")
     if seconds <= 0:
         raise ValueError(f"bad duration {text!r}: must be longer than nothing; {DURATION_ADVICE}")
     return seconds
@@ -58,7 +63,10 @@ def parse_size(text: str) -> int:
         raise ValueError(f"bad size {text!r}: {SIZE_ADVICE}")
     number, prefix, suffix = found.groups()
     base = 1000 if suffix and suffix.lower() == "b" else 1024
-    size = round(float(number) * math.pow(base, _POWERS.index(prefix.lower()) + 1 if prefix else 0))
+    power = _POWERS.index(prefix.lower()) + 1 if prefix else 0
+    size = round(Fraction(number) * Fraction(base) ** power)
+    if size > _LARGEST:
+        raise ValueError(f"bad size {text!r}: larger than an exbibyte; {SIZE_ADVICE}")
     if size <= 0:
         raise ValueError(f"bad size {text!r}: must be more than nothing; {SIZE_ADVICE}")
     return size
