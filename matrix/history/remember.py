@@ -35,14 +35,18 @@ def judge_and_record(
     url: str,
     spool: Path,
     tests: Mapping[tuple[str, int], list[TestResult]] | None = None,
+    commands: Mapping[str, str] | None = None,
 ) -> str | None:
     """Fill in the verdicts of a finished run and store it; return a warning where the database did not answer."""
-    warning = judge(run, folder, url=url)
+    warning = judge(run, folder, url=url, commands=commands)
     return record(url, rows_of(run, folder=str(folder), tests=tests), spool) or warning
 
 
-def judge(run: RunRecord, folder: Path, *, url: str) -> str | None:
-    """Fill in the verdicts of a finished run from the history; without a database, from this run alone."""
+def judge(run: RunRecord, folder: Path, *, url: str, commands: Mapping[str, str] | None = None) -> str | None:
+    """Fill in the verdicts of a finished run from the history; without a database, from this run alone.
+
+    `commands` holds what each job runs: a configuration that stands there is part of the evidence.
+    """
     failed = [j for j in run.jobs if j.status in BAD]
     if not failed:
         return None
@@ -51,7 +55,7 @@ def judge(run: RunRecord, folder: Path, *, url: str) -> str | None:
         store = open_store(url)
     except StoreAwayError as e:
         for job in failed:
-            job.verdict = _verdict(run, job, folder, own)
+            job.verdict = _verdict(run, job, _evidence(job, folder, commands), own)
         return e.message
     try:
         with store.begin() as c:
@@ -65,7 +69,7 @@ def judge(run: RunRecord, folder: Path, *, url: str) -> str | None:
                     at=seconds(run.started),
                 )
                 others = [o for o in known if o.run != run.id]
-                job.verdict = _verdict(run, job, folder, [*others, *own])
+                job.verdict = _verdict(run, job, _evidence(job, folder, commands), [*others, *own])
     finally:
         store.close()
     return None
@@ -99,7 +103,7 @@ def _first_cause(job: JobRecord) -> Cause | None:
     return job.attempts[-1].causes[0] if job.attempts and job.attempts[-1].causes else None
 
 
-def _verdict(run: RunRecord, job: JobRecord, folder: Path, known: list[Observation]) -> Verdict:
+def _verdict(run: RunRecord, job: JobRecord, evidence: str, known: list[Observation]) -> Verdict:
     cause = _first_cause(job)
     if job.blocked_by:
         seen = Observation(run=run.id, job=job.name, at=seconds(run.started), passed=False)
@@ -109,14 +113,21 @@ def _verdict(run: RunRecord, job: JobRecord, folder: Path, known: list[Observati
             value="cannot-tell", compared=[f"the job ended as {job.status.value}, without a cause to compare"]
         )
     last = job.attempts[-1]
-    text = "\n".join([cause.text, *cause.tests, _around(folder / last.log, cause)])
     failure = Failure(
         seen=_observation(run, job, last),
         category=cause.category,
-        files=named_files(text, run.changed_files or []),
+        files=named_files(evidence, run.changed_files or []),
         generic=cause.line is None or (cause.category == "unknown" and bool(_GENERIC.search(cause.text))),
     )
     return attribute(failure, known)
+
+
+def _evidence(job: JobRecord, folder: Path, commands: Mapping[str, str] | None) -> str:
+    cause = _first_cause(job)
+    if cause is None:
+        return ""
+    around = _around(folder / job.attempts[-1].log, cause)
+    return "\n".join([cause.text, *cause.tests, (commands or {}).get(job.name, ""), around])
 
 
 def _around(log: Path, cause: Cause) -> str:

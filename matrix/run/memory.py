@@ -10,15 +10,19 @@ from matrix.history.importing import tests_of
 from matrix.history.remember import default_url, judge_and_record
 from matrix.records import RunRecord, save
 from matrix.run.folder import RECORD
+from matrix.spec.load import Spec
 
 
-def remember(record: RunRecord, folder: Path, root: Path) -> str | None:
+def remember(record: RunRecord, folder: Path, spec: Spec) -> str | None:
     """Fill in the verdicts, save them, and store the run; return a warning where that was not possible."""
-    matrix_folder = root / ".matrix"
+    matrix_folder = spec.root / ".matrix"
+    commands = {job.name: " ".join(job.command) for job in spec.jobs}
     url = default_url(matrix_folder, os.environ)
     try:
         tests = tests_of(record, folder)
-        warning = judge_and_record(record, folder, url=url, spool=matrix_folder / "spool", tests=tests)
+        warning = judge_and_record(
+            record, folder, url=url, spool=matrix_folder / "spool", tests=tests, commands=commands
+        )
     except (MatrixError, OSError) as e:
         warning = f"history: {e}"
     save(record, folder / RECORD)

@@ -163,7 +163,7 @@ def _follow(session: Session, listener: Listener) -> Status:
         status = asyncio.run(_run(runner))
     finally:
         engine.close()
-    warning = remember(session.record, session.folder, spec.root)
+    warning = remember(session.record, session.folder, spec)
     if warning:
         print(f"matrix: {warning}", file=sys.stderr)
     _keep_times(pending, place)

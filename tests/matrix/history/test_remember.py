@@ -113,3 +113,9 @@ def test_origin_of_a_pull_request_knows_both_names_of_a_renamed_file(tmp_path):
 def test_origin_without_ci_or_git_knows_nothing(tmp_path):
     assert origin(tmp_path, {}).pr is None
     assert origin(tmp_path, {"MATRIX_BASE": "nonsense"}).changed_files is None
+
+
+def test_a_changed_configuration_that_the_job_runs_links_the_failure_to_the_change(tmp_path, remembered):
+    record = mine(tmp_path, "ValueError: boom\n")
+    judge(record, tmp_path, url=remembered, commands={"unit": "python train.py src/model/moe.py"})
+    assert record.jobs[0].verdict.value == "this-change"
