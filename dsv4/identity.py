@@ -63,7 +63,17 @@ def head_lines(identity: dict[str, Any]) -> list[str]:
         f"run: config_sha256={identity['config_sha256']} dtype={identity['config']['train']['dtype']}",
         f"run: weights={weights.get('path', 'from seed')} sha256={weights.get('sha256', weights.get('seed'))}",
         f"run: tokens={tokens.get('path')} sha256={tokens.get('sha256')}",
+        *_left_out(tokens),
     ]
+
+
+def _left_out(tokens: dict[str, Any]) -> list[str]:
+    """Tell what the data lost on the way, with the first reasons."""
+    counts = tokens.get("left_out", {})
+    if not any(counts.values()):
+        return []
+    summary = " ".join(f"{name}={count}" for name, count in counts.items())
+    return [f"data: records={tokens['records']} left out: {summary}", *(f"data: {why}" for why in tokens["reasons"])]
 
 
 def write_meta(path: Path, identity: dict[str, Any]) -> None:

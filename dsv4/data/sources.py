@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dsv4.data.batch import Source
+from dsv4.data.chat import ChatEncoder, load_chats
+from dsv4.data.packed import ChatSource
 from dsv4.data.replay import Replay
 from dsv4.data.tokens import TokenStream, TokenTensors
 from dsv4.errors import UsageError
@@ -31,4 +33,24 @@ def open_source(path: Path, config: RunConfig) -> Source:
             shuffle=data.shuffle,
             seed=train.seed,
         )
+    if path.suffix == ".jsonl":
+        return _open_chats(path, config)
     raise UsageError(f"{path}: unknown kind of data", "give .safetensors, .npy, .bin, .jsonl or a folder of arrays")
+
+
+def _open_chats(path: Path, config: RunConfig) -> ChatSource:
+    train, data = config.train, config.data
+    if data.tokenizer is None:
+        raise UsageError(f"{path}: no tokenizer named", "name a Hugging Face tokenizer.json with data.tokenizer")
+    encoder = ChatEncoder(Path(data.tokenizer), Path(data.template) if data.template else None, data.train_on)
+    loaded = load_chats(path, encoder, seq_len=train.seq_len, truncation=data.truncation, skip_bad=data.skip_bad)
+    return ChatSource(
+        path,
+        loaded,
+        micro_batch=train.micro_batch,
+        seq_len=train.seq_len,
+        packed=data.pack,
+        shuffle=data.shuffle,
+        seed=train.seed,
+        pad_id=data.pad_id,
+    )
