@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from dsv4.align import compare
+from dsv4.align.picture import draw
 from dsv4.align.record import read_record
 
 
@@ -16,11 +17,14 @@ from dsv4.align.record import read_record
 @click.argument("reference", type=click.Path(path_type=Path))
 @click.option("--json", "as_document", is_flag=True, help="Print one JSON document.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Match within this relative difference, not by bits.")
-def command(record: Path, reference: Path, as_document: bool, rtol: float | None) -> int:
+@click.option("--picture", type=click.Path(path_type=Path), multiple=True, help="Draw both: FILE.html or FILE.png.")
+def command(record: Path, reference: Path, as_document: bool, rtol: float | None, picture: tuple[Path, ...]) -> int:
     """Compare RECORD with REFERENCE, micro-batch by micro-batch. Exit 0 only if all match.
 
     Example: dsv4 align run.csv losses_f64.csv
     """
     result = compare.compare(read_record(record), read_record(reference), rtol)
+    for path in picture:
+        draw(result, path)
     click.echo(json.dumps(compare.as_json(result), indent=1) if as_document else compare.as_text(result))
     return 0 if result.equal else 1
