@@ -16,6 +16,7 @@ from matrix.baseline.record import FormError, read_baseline, read_csv, read_file
 from matrix.spec.job import LossBaseline
 from matrix.triage.model import Cause
 
+_LOG = "the log"
 Kind = Literal["differs", "missing", "not_in_baseline"]
 
 
@@ -105,7 +106,7 @@ def job_losses(baseline: LossBaseline, log: Path, cwd: Path) -> tuple[list[Loss]
         FormError: the record is not there or does not have the form of one.
 
     """
-    source, shown = (log, "the log") if baseline.record is None else (cwd / baseline.record, baseline.record)
+    source, shown = (log, _LOG) if baseline.record is None else (cwd / baseline.record, baseline.record)
     try:
         return (read_log(lines_of(log)) if baseline.record is None else read_file(source)), source
     except OSError as e:
@@ -125,7 +126,7 @@ def compare_losses(
     file = baseline_file(baseline, root, card)
     shown = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
     try:
-        expected = _expected(file)
+        expected = read_expected(file)
         found, source = job_losses(baseline, log, cwd)
     except FileNotFoundError:
         on = card or "cpu"
@@ -136,7 +137,7 @@ def compare_losses(
         return Comparison([_cause(job, "unreadable", f"{shown} cannot be read: {e.strerror}")], baseline=file)
     if not expected:
         return Comparison([_cause(job, "unreadable", f"the baseline {shown} holds no loss")], baseline=file)
-    found_in = "the log" if baseline.record is None else baseline.record
+    found_in = _LOG if baseline.record is None else baseline.record
     wanted = [e for e in expected if not baseline.steps or e.step in baseline.steps]
     diffs = differences(
         found, expected, rtol=baseline.rtol, atol=baseline.atol, steps=baseline.steps, nan_equal=nan_equal
@@ -146,17 +147,21 @@ def compare_losses(
     first = diffs[0]
     bound = f", within rtol {baseline.rtol:g} atol {baseline.atol:g}" if baseline.rtol or baseline.atol else ""
     text = _sentence(diffs, len(wanted), found, names=(shown, found_in)) + bound
-    line = first.got.line if first.got else None
-    record = None if source == log else baseline.record
-    return Comparison([_cause(job, first.kind, text, line=line, file=record)], len(wanted), file)
+    line = first.got.line if first.got and source == log else None
+    return Comparison([_cause(job, first.kind, text, line=line)], len(wanted), file)
 
 
-def _expected(file: Path) -> list[Loss]:
-    """Read a baseline: its own form, or a record as `dsv4 train` writes."""
+def read_expected(file: Path) -> list[Loss]:
+    """Return the losses of a baseline file: in its own form, or a record as `dsv4 train` writes it.
+
+    Raises:
+        FormError: it has neither form.
+        OSError: it cannot be read.
+
+    """
+    first = next((line for line in lines_of(file) if line.strip()), "")
     try:
-        if file.suffix == ".csv":
-            return read_csv(lines_of(file))
-        return read_baseline(lines_of(file))
+        return read_csv(lines_of(file)) if first.startswith("step,") else read_baseline(lines_of(file))
     except FormError as e:
         raise FormError(f"{file.name}, {e}") from None
 
@@ -175,22 +180,23 @@ def _sentence(diffs: list[Difference], total: int, found: list[Loss], names: tup
             f"{first.want.where} is not in {found_in} (its last is step {last}): "
             f"{len(missing)} of {total} losses of the baseline {shown} are missing"
         )
+    # A line of the log is the evidence line itself; a record is not part of the run's folder, so it is named here.
+    at = "" if found_in == _LOG else f" ({found_in}:{first.got.line})"
     off = abs(first.got.value - first.want.value)
     by = f" (off by {off:.3g})" if math.isfinite(off) else ""
     differing = len(diffs) - len(missing)
     tail = f"; {len(missing)} more are missing" if missing else ""
     return (
-        f"first diverging loss: {first.want.where} is {first.got.text} where {shown}:{first.want.line} has "
+        f"first diverging loss: {first.want.where} is {first.got.text}{at} where {shown}:{first.want.line} has "
         f"{first.want.text}{by}; {differing} of {total} differ{tail}"
     )
 
 
-def _cause(job: str, kind: str, text: str, line: int | None = None, file: str | None = None) -> Cause:
+def _cause(job: str, kind: str, text: str, line: int | None = None) -> Cause:
     return Cause(
         category="loss_mismatch",
         rule="loss-baseline",
         confidence=1.0,
-        file=file,
         line=line,
         text=text,
         signature=hashlib.sha256(f"loss_mismatch\0{kind}\0{job}".encode(errors="replace")).hexdigest()[:16],

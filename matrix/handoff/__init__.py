@@ -25,11 +25,16 @@ def check(path: Path | str, kind: HandOffKind = "checkpoint", *, since: float | 
     return problems
 
 
-def cause(name: str, problems: list[Problem]) -> Cause:
-    """Return the cause `handoff_missing` for a producer that left a hand-off in this state."""
+def cause(name: str, problems: list[Problem], *, root: Path | None = None) -> Cause:
+    """Return the cause `handoff_missing` for a producer that left a hand-off in this state.
+
+    Paths below `root` are shown from there, so that the text is the same on another host.
+    """
+    file = Path(problems[0].file)
+    shown = file.relative_to(root) if root and file.is_relative_to(root) else file
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    text = f"hand-off {name!r} cannot be used: {problems[0]}{more}"
-    digest = hashlib.sha256(f"handoff_missing\0{name}\0{Path(problems[0].file).suffix}".encode(errors="replace"))
+    text = f"hand-off {name!r} cannot be used: {shown}: {problems[0].what}{more}"
+    digest = hashlib.sha256(f"handoff_missing\0{name}\0{file.suffix}".encode(errors="replace"))
     return Cause(
         category="handoff_missing",
         rule="handoff-check",

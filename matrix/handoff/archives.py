@@ -7,12 +7,14 @@ import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, BinaryIO, cast
 
 from matrix.handoff.problem import head
 from matrix.handoff.safetensors import UnsoundError
 
 _MAX_OPS = 2_000_000  # of a pickle that is looked through
 _WALKED = 64 << 20  # bytes; a larger pickle is judged by its two ends
+_MAX_LINE = 1 << 16  # bytes of a textual argument in a pickle
 _LOCAL_HEADER = b"PK\x03\x04"
 _EMPTY_ZIP = b"PK\x05\x06"
 
@@ -88,6 +90,24 @@ def check_pickle(path: Path, length: int) -> None:
             pass
 
 
+class _Bounded:
+    """A file that gives no more than it has, however much a length in it asks for."""
+
+    def __init__(self, f: BinaryIO) -> None:
+        self._f = f
+        self._end = f.seek(0, 2)
+        f.seek(0)
+
+    def read(self, count: int) -> bytes:
+        return self._f.read(min(count, self._end - self._f.tell()))
+
+    def readline(self) -> bytes:
+        return self._f.readline(_MAX_LINE)
+
+    def tell(self) -> int:
+        return self._f.tell()
+
+
 def atoms(path: Path) -> Iterator[str | int | None]:
     """Yield the strings and integers of a pickle in the order in which it builds them, and None for all else.
 
@@ -101,7 +121,7 @@ def atoms(path: Path) -> Iterator[str | int | None]:
     last = ""
     try:
         with path.open("rb") as f:
-            for n, (op, arg, _) in enumerate(pickletools.genops(f)):
+            for n, (op, arg, _) in enumerate(pickletools.genops(cast("IO[bytes]", _Bounded(f)))):
                 if n > _MAX_OPS:
                     return
                 if op.name in ("MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"):

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from matrix.records import FINAL, Attempt, JobRecord, RunRecord, Status
 from matrix.report.text import count, duration, one_line, plain
-from matrix.report.view import ORDER, Evidence, Failure, finished, rerun_command, seconds, took, view, why
+from matrix.report.view import ORDER, Evidence, Failure, finished, seconds, took, view, why
 
 STYLES = {
     Status.PASSED: "green",
@@ -102,7 +102,7 @@ class Live:
         if attempt and attempt.n > 1 and job.status is not Status.PENDING:
             parts.append(f"(attempt {attempt.n})")
         if job.status is Status.RUNNING:
-            parts.append(f"on {_cards(attempt)}" if _cards(attempt) else "")
+            parts.append(f"on {cards(attempt)}" if cards(attempt) else "")
             parts.append(f"expected {duration(expected)}" if (expected := self.expected.get(job.name)) else "")
         elif attempt and job.status in FINAL and (time := seconds(attempt.started, attempt.ended)) is not None:
             parts.append(f"after {duration(time)}")
@@ -139,7 +139,7 @@ class Live:
         return (
             Text(one_line(job.name)),
             Text(str(job.status), STYLES[job.status]),
-            Text(_cards(attempt), "dim"),
+            Text(cards(attempt), "dim"),
             Text(duration(elapsed) if elapsed is not None else "", "yellow" if late else ""),
             Text(duration(expected) if expected else "", "dim"),
             Text(why(job), "dim"),
@@ -151,7 +151,7 @@ class Live:
         return Text(f"{done} · {duration(time) if time is not None else ''} · run {self.run.id}", "bold")
 
 
-def _cards(attempt: Attempt | None) -> str:
+def cards(attempt: Attempt | None) -> str:
     """Write the cards of an attempt, as in `H20 #2,3`."""
     by_model: dict[str, list[str]] = {}
     for card in attempt.cards if attempt else []:
@@ -166,6 +166,11 @@ def summary(run: RunRecord, folder: Path, console: Console | None = None) -> Non
     console.print()
     for n, failure in enumerate(seen.failures):
         _print_failure(console, failure, detailed=n < _DETAILED)
+    for job in run.jobs:
+        if job.status is Status.PASSED and (note := why(job)):
+            console.print(
+                Text.assemble(("note ", "cyan"), (one_line(job.name), "bold"), f": {_unhook(note)}"), soft_wrap=True
+            )
     status, _, rest = seen.headline.partition(":")
     console.print(Text.assemble((status, STYLES[run.status]), f":{rest}"), soft_wrap=True)
     if any(not f.job.allowed for f in seen.failures):
@@ -178,14 +183,14 @@ def _print_failure(console: Console, failure: Failure, *, detailed: bool) -> Non
     facts = [plain(job.suite)]
     if attempt:
         facts += [attempt.signal or (f"exit {attempt.exit_code}" if attempt.exit_code is not None else "")]
-        facts += [_cards(attempt)]
+        facts += [cards(attempt)]
     if job.allowed:
         facts.append("allowed to fail")
     head = Text.assemble((str(job.status), STYLES[job.status]), " ", (one_line(job.name), "bold"), "  ")
     head.append(_unhook(one_line(" · ".join(f for f in facts if f))), "dim")
     console.print(head, soft_wrap=True)
     for evidence in failure.evidence[:_CAUSES]:
-        _print_evidence(console, evidence, detailed=detailed)
+        print_evidence(console, evidence, detailed=detailed)
     if len(failure.evidence) > _CAUSES:
         console.print(Text(f"  and {count(len(failure.evidence) - _CAUSES, 'more cause')}, see the report", "dim"))
     if not failure.evidence:
@@ -202,7 +207,8 @@ def _print_failure(console: Console, failure: Failure, *, detailed: bool) -> Non
     console.print()
 
 
-def _print_evidence(console: Console, evidence: Evidence, *, detailed: bool) -> None:
+def print_evidence(console: Console, evidence: Evidence, *, detailed: bool) -> None:
+    """Print a cause: its category and place, its text, the lines around it if `detailed`, and what to do."""
     cause = evidence.cause
     rank = f" rank {cause.rank}" if cause.rank is not None else ""
     where = _unhook(one_line(evidence.where))
@@ -220,6 +226,3 @@ def _print_evidence(console: Console, evidence: Evidence, *, detailed: bool) -> 
 def _unhook(text: str) -> str:
     """Break what GitHub's runner takes for a command: `::` at the start of a line, `##[` anywhere in it."""
     return re.sub(r"^(?=\s*::)", "\u200b", plain(text)).replace("##[", "##\u200b[")
-
-
-__all__ = ["Live", "interactive", "make_console", "rerun_command", "summary"]

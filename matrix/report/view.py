@@ -16,6 +16,7 @@ from matrix.report.text import count, duration, one_line
 from matrix.triage.model import Cause
 
 BEFORE, AFTER, MAX_EXCERPT, MAX_WIDTH = 3, 4, 30, 2000  # lines around the evidence, lines in all, bytes of a line
+NOTES = frozenset({"loss_baseline"})  # facts that a reader should see even of a job that passed
 ORDER = (
     Status.ERROR,
     Status.FAILED,
@@ -142,6 +143,8 @@ def why(job: JobRecord) -> str:
     """Return in a line why a job is what it is: its first cause, who blocks it, or the reason that was noted."""
     if job.status is Status.BLOCKED and job.blocked_by:
         return "blocked by " + ", ".join(job.blocked_by)
+    if job.status is Status.PASSED:
+        return one_line("; ".join(str(f.value) for f in job.facts if f.key in NOTES))
     causes = job.attempts[-1].causes if job.attempts and job.status in BAD else []
     if causes:
         more = f" (and {count(len(causes) - 1, 'more cause')})" if len(causes) > 1 else ""
@@ -176,6 +179,21 @@ def excerpt(folder: Path, log: str, line: int, end_line: int | None = None) -> I
     with path.open("rb") as f:
         for number, raw in enumerate(itertools.islice(_lines(f), first - 1, last), first):
             yield Line(number, raw.decode("utf-8", "replace").rstrip("\r\n"), number in hits)
+
+
+def tail(folder: Path, log: str, count: int) -> list[str]:
+    """Return the last lines of a log; none if it is not there or lies outside the run folder."""
+    top = folder.resolve()
+    path = (top / log).resolve()
+    if not path.is_relative_to(top) or not path.is_file():
+        return []
+    with path.open("rb") as f:
+        length = f.seek(0, 2)
+        f.seek(max(0, length - count * MAX_WIDTH))
+        lines = f.read(count * MAX_WIDTH).split(b"\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    return [raw[:MAX_WIDTH].decode("utf-8", "replace").rstrip("\r") for raw in lines[-count:]]
 
 
 def _lines(f: BufferedReader) -> Iterator[bytes]:

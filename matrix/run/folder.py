@@ -13,6 +13,7 @@ from pathlib import Path
 from matrix.errors import UsageError
 
 RECORD = "run.json"
+LOCK = ".lock"  # held by the runner at work
 
 
 def runs_folder(root: Path) -> Path:
@@ -68,7 +69,7 @@ def locked(folder: Path) -> Iterator[None]:
         UsageError: another runner is at work in it.
 
     """
-    fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

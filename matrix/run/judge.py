@@ -87,7 +87,7 @@ def _unfinished(job: Job, attempt: int, out: Outcome, place: Place, card: str | 
     for left in job.produces:
         problems = handoff.check(place.handoffs[left.name], left.kind, since=out.started - 2)
         if problems:
-            causes.append(handoff.cause(left.name, problems))
+            causes.append(handoff.cause(left.name, problems, root=place.root))
     if job.loss is not None:
         compared = compare_losses(job.loss, job=job.name, log=log, cwd=place.cwd(job), root=place.root, card=card)
         causes += compared.causes

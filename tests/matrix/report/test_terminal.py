@@ -127,6 +127,13 @@ def test_an_evidence_text_that_is_not_the_line_is_shown_beside_it(runs, tmp_path
     assert "global_step: 1" in written(c)
 
 
+def test_a_note_of_a_green_job_is_told(runs, tmp_path):
+    job = runs.job("sft", "passed", facts=[runs.Fact(key="loss_baseline", value="no baseline for H20 yet")])
+    c = console()
+    terminal.summary(runs.run_of(job, status="passed"), tmp_path, c)
+    assert "note sft: no baseline for H20 yet" in written(c)
+
+
 def test_a_green_run_is_summed_up_in_a_line(runs, tmp_path):
     c = console()
     terminal.summary(runs.run_of(runs.job("a", "passed"), status="passed"), tmp_path, c)
