@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "dsv4.commands.convert",
         "Rename weights between layouts. dsv4 convert w.safetensors hf.safetensors --to hf --config tiny",
     ),
+    "checkpoint": ("dsv4.commands.checkpoint", "Inspect and verify checkpoints. dsv4 checkpoint verify checkpoints"),
     "claim": ("dsv4.commands.claim", "Check the losses a pull-request text claims. dsv4 claim body.md"),
 }
 

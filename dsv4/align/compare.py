@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,6 +114,25 @@ def as_text(c: Comparison) -> str:
     if c.extra:
         lines.append(f"extra={len(c.extra)}: the reference has no step {c.extra[0][0]} micro {c.extra[0][1]}")
     return "\n".join(lines)
+
+
+def facts(c: Comparison) -> Iterator[tuple[str, str | bool]]:
+    """Yield what a report shows of the comparison, as keys and values."""
+    yield "dsv4_aligned", c.equal
+    for loss in c.losses:
+        yield f"{loss.name}_matches", f"{loss.matches}/{loss.total}"
+    for loss in c.losses:
+        yield f"first_{loss.name}_diff", str(loss.first)
+    last = max(c.record.rows, key=lambda row: row.key)
+    for name in LOSSES:
+        value = final_float32(last, name)
+        if value is not None:
+            yield f"step{last.step}_{name}_final_loss", f"{decimal20(value)} md5={loss_md5(value)}"
+    yield "reference_sha256", c.reference.sha256
+    yield "reference_origin", c.reference.origin or "not stated"
+    yield "record_sha256", c.record.sha256
+    if c.rtol is not None:
+        yield "rtol", f"{c.rtol:g}"
 
 
 def as_json(c: Comparison) -> dict[str, Any]:

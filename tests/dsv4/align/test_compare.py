@@ -133,3 +133,16 @@ def test_altered_records_are_refused_with_their_line(tmp_path, line, change, mes
 def test_a_missing_record_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         run(tmp_path / "none.csv", tmp_path / "none.csv")
+
+
+def test_facts_are_appended_as_json_lines(tmp_path, monkeypatch):
+    a = write(tmp_path / "a.csv", rows())
+    (tmp_path / "facts").write_text('{"key": "other", "value": 1}\n')
+    monkeypatch.setenv("MATRIX_FACTS", str(tmp_path / "facts"))
+    run(a, a)
+    facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
+    assert facts[0] == {"key": "other", "value": 1}
+    found = {fact["key"]: fact["value"] for fact in facts}
+    assert found["dsv4_aligned"] is True
+    assert (found["main_matches"], found["first_mtp_diff"]) == ("6/6", "None")
+    assert found["reference_sha256"] == read_record(a).sha256
