@@ -47,9 +47,19 @@ def made_run(r: random.Random, n: int, at: datetime, *, fail: float) -> tuple[Ru
             TestResult(f"t{j}.py::test_{k}", "failed" if k < 3 and r.random() < 0.03 else "passed", 0.1)
             for k in range(TESTS)
         ]
-    run = RunRecord(id=f"r{n}", spec=SpecRef(path="m", sha256="0"), engine="local", host="h", repository="o/r",
-                    commit=f"c{n // 2}", pr=n % 50 or None, author=f"a{n % 17}", started=at.isoformat(), status=Status.FAILED,
-                    jobs=jobs)  # fmt: skip
+    run = RunRecord(
+        id=f"r{n}",
+        spec=SpecRef(path="m", sha256="0"),
+        engine="local",
+        host="h",
+        repository="o/r",
+        commit=f"c{n // 2}",
+        pr=n % 50 or None,
+        author=f"a{n % 17}",
+        started=at.isoformat(),
+        status=Status.FAILED,
+        jobs=jobs,
+    )
     return run, rows_of(run, tests=tests)
 
 
