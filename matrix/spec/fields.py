@@ -88,6 +88,18 @@ def _relative(value: str) -> str:
     return value
 
 
+class OneOrMany(Short):
+    """Lets a single item stand for a list of one."""
+
+    def __init__(self) -> None:
+        super().__init__(one_or_many)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Allow an item, or the list."""
+        whole = handler(schema)
+        return {"anyOf": [handler.resolve_ref_schema(whole)["items"], whole]}
+
+
 Duration = Annotated[float, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})]
 Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN})]
 Date = Annotated[str, BeforeValidator(_date), WithJsonSchema({"type": "string", "format": "date"})]

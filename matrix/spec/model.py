@@ -8,7 +8,19 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from matrix.spec.document import plain
-from matrix.spec.fields import Date, Duration, HandOffName, Line, Name, RelativePath, Short, Size, Text, one_or_many
+from matrix.spec.fields import (
+    Date,
+    Duration,
+    HandOffName,
+    Line,
+    Name,
+    OneOrMany,
+    RelativePath,
+    Short,
+    Size,
+    Text,
+    one_or_many,
+)
 from matrix.spec.globs import check_glob
 
 _STRING = {"type": "string"}
@@ -121,7 +133,7 @@ class AllowFailureSpec(_Model):
 class PytestSpec(_Model):
     """Tests to run with pytest."""
 
-    targets: Annotated[list[Line], Short(one_or_many, _STRING)] = Field(min_length=1)
+    targets: Annotated[list[Line], OneOrMany()] = Field(min_length=1)
     args: list[Text] = Field(default_factory=list, description="Further arguments of pytest.")
     workers: int | None = Field(None, ge=1, le=256, description="Processes of pytest-xdist.")
 
@@ -148,10 +160,6 @@ def _pytest(value: Any) -> Any:
     return {"targets": value} if isinstance(value, str | list) else value
 
 
-def _produces(value: Any) -> Any:
-    return [item if isinstance(item, dict) else {"path": item} for item in one_or_many(value) or []]
-
-
 def _inputs(value: Any) -> Any:
     return {"paths": one_or_many(value)} if isinstance(value, str | list) else value
 
@@ -161,7 +169,7 @@ def _container(value: Any) -> Any:
 
 
 _LIST = {"type": "array", "items": {"type": "string"}}
-Many = Short(one_or_many, _STRING)
+Many = OneOrMany()
 Combination = dict[str, Any]
 
 
@@ -228,7 +236,10 @@ class JobSpec(Settings):
     exclude: list[dict[str, Text]] = Field(default_factory=list, description="Combinations that are left out.")
     include: list[dict[str, Text]] = Field(default_factory=list, description="Whole combinations that are added.")
     shards: int = Field(1, ge=1, le=256, description="Cut the tests into so many jobs of about equal time.")
-    produces: Annotated[list[HandOffSpec], Short(_produces, _STRING)] = Field(default_factory=list)
+    produces: Annotated[
+        list[Annotated[HandOffSpec, Short(_in("path"), _STRING)]],
+        OneOrMany(),
+    ] = Field(default_factory=list, description="Hand-offs for other jobs.")
     needs: Annotated[list[HandOffName], Many] = Field(default_factory=list, description="Hand-offs of other jobs.")
     overrides: dict[RelativePath, dict[str, Any]] = Field(
         default_factory=dict, description="Config file -> {dotted key: value}, applied to a copy in the run's folder."
@@ -279,9 +290,15 @@ class MatrixSpec(_Model):
         default_factory=list,
         description="Jobs (names, globs, suites or tag:NAME) that run whatever files changed; without it, all jobs.",
     )
-    pretend_cards: Annotated[str, Short(str, {"type": "integer"})] | None = Field(
+    pretend_cards: Text | None = Field(
         None,
-        pattern=r"^(.+:)?\d{1,4}$",
         description="Cards for hosts that have none and no hosts file: N or MODEL:N, as `--cards` has them.",
     )
     suites: dict[str, SuiteSpec] = Field(min_length=1)
+
+    @field_validator("pretend_cards")
+    @classmethod
+    def _pretend_cards(cls, text: str | None) -> str | None:
+        if text is not None and not re.fullmatch(r"([^:\s]+:)?\d{1,4}", text):
+            raise ValueError(f"bad cards {text!r}: write a number such as 4, or MODEL:4")
+        return text

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rapidfuzz import fuzz, process, utils
+from rapidfuzz.distance import OSA
 
 from matrix.errors import UsageError
 
@@ -59,7 +60,11 @@ def show_path(path: Sequence[Part]) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that was probably meant, or None when none is near."""
-    found = process.extractOne(word, list(known), scorer=fuzz.ratio, processor=utils.default_process, score_cutoff=60)
+    words = list(known)
+    best = process.extractOne(word.lower(), [w.lower() for w in words], scorer=OSA.distance)
+    if best and len(word) > 1 and best[1] <= max(1, len(word) // 4):
+        return words[best[2]]
+    found = process.extractOne(word, words, scorer=fuzz.ratio, processor=utils.default_process, score_cutoff=60)
     return found[0] if found else None
 
 
