@@ -22,17 +22,12 @@ _NUMBER = (
 )
 _PADDLE = r"Tensor\(shape=\[[\d, ]{0,40}\][^\n]{0,160}?stop_gradient=(?:True|False),\s{0,16}"
 _WRAPPED = rf"(?:{_PADDLE}|[a-zA-Z_][\w.]{{0,40}}\(\s?)?\[{{0,4}}"
-_LOSS = re.compile(rf"loss['\"]?\s{{0,8}}(?:[:=：]|is\b|was\b|->)?\s{{0,8}}['\"]?{_WRAPPED}{_NUMBER}", re.IGNORECASE)
+_AFTER_LOSS = re.compile(rf"['\"]?\s{{0,8}}(?:[:=：]|is\b|was\b|->)?\s{{0,8}}['\"]?{_WRAPPED}{_NUMBER}", re.IGNORECASE)
 _FULL_NUMBER = re.compile(rf"\s*{_WRAPPED}{_NUMBER}[\])]*\s*", re.IGNORECASE)
 _SEVERAL = re.compile(r"\s*,\s*[-+.\d]")
-_STEPS = tuple(
-    re.compile(
-        rf"(?<![\w/.])(?<!per )(?<!max )(?<!total ){name}['\"]?"
-        r"\s{0,16}[:=#]?\s{0,16}['\"]?(\d{1,15})(?!\d*\.?\d)",
-        re.IGNORECASE,
-    )
-    for name in (r"global[_ ]?step", r"_?step", r"iteration", r"iter")
-)
+_STEP_WORDS = ("global_step", "global step", "step", "iteration", "iter")  # the best first
+_AFTER_STEP = re.compile(r"['\"]?\s{0,16}[:=#]?\s{0,16}['\"]?(\d{1,15})(?!\d*\.?\d)")
+_NO_STEP = re.compile(r"(?:[\w/.]|per |max |total )$")
 _STEP_KEYS = (
     "global_step",
     "global step",
@@ -144,8 +139,9 @@ def _scan(lines: Iterable[str]) -> Iterator[Loss]:
             continue
         if "loss" not in raw and "loss" not in raw.lower():
             continue
-        for part in _ANSI.sub("", raw[:MAX_LINE]).split("\r"):
-            if _PADDLE_CONTINUES.search(part):
+        clean = _ANSI.sub("", raw[:MAX_LINE]) if "\x1b" in raw else raw[:MAX_LINE]
+        for part in clean.split("\r"):
+            if "Tensor(" in part and _PADDLE_CONTINUES.search(part):
                 waiting = part.rstrip()
             else:
                 yield from _scan_line(part, n)
@@ -162,14 +158,37 @@ def _scan_line(line: str, n: int) -> Iterator[Loss]:
             if isinstance(parsed, dict):
                 yield from _of_object(parsed, n)
             return
-    step = next((int(m[1]) for pattern in _STEPS if (m := pattern.search(line))), -1)
-    tagged = _RANK.search(line)
-    rank = int(next(g for g in tagged.groups() if g)) if tagged else None
-    for m in _LOSS.finditer(line):
-        name = _name(line[max(0, m.start() - 60) : m.start()])
-        if name is None or ("[" in m[0] and _SEVERAL.match(line, m.end())):
-            continue
-        yield Loss(step, _float(m["number"]), m["number"], n, name=name, rank=rank)
+    low = line.lower()
+    if len(low) != len(line):  # a letter that changes its length, so that places would not agree
+        low = line
+    step, rank = _step(line, low), _rank(line, low)
+    at = low.find("loss")
+    while at >= 0:
+        m = _AFTER_LOSS.match(line, at + 4)
+        name = _name(line[max(0, at - 60) : at]) if m else None
+        if m and name and not ("[" in m[0] and _SEVERAL.match(line, m.end())):
+            yield Loss(step, _float(m["number"]), m["number"], n, name=name, rank=rank)
+        at = low.find("loss", at + 4)
+
+
+def _step(line: str, low: str) -> int:
+    """Return the step that a line is about, -1 if it names none. The best word counts wherever it stands."""
+    for word in _STEP_WORDS:
+        at = low.find(word)
+        while at >= 0:
+            begin = at - 1 if word == "step" and at and line[at - 1] == "_" else at  # `_step`, as some loggers have it
+            if (m := _AFTER_STEP.match(line, at + len(word))) and not _NO_STEP.search(low[max(0, begin - 6) : begin]):
+                return int(m[1])
+            at = low.find(word, at + 1)
+    return -1
+
+
+def _rank(line: str, low: str) -> int | None:
+    """Return the rank that a line is tagged with."""
+    if "rank" not in low and "default" not in low and "<std" not in low:
+        return None
+    m = _RANK.search(line)
+    return int(next(g for g in m.groups() if g)) if m else None
 
 
 def _name(before: str) -> str | None:

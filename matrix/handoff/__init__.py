@@ -19,7 +19,7 @@ def check(path: Path | str, kind: HandOffKind = "checkpoint", *, since: float | 
     `since` (a time as of time.time()) refuses what was all written before it: the left-over of an earlier run.
     """
     path = Path(path)
-    problems = checkpoint.check(path) if kind == "checkpoint" else files.check(path)
+    problems = checkpoint.check(path, since=since) if kind == "checkpoint" else files.check(path)
     if not problems and since is not None and (newest := _newest(path)) is not None and newest < since:
         return [Problem(str(path), "was left by an earlier run: nothing in it is newer than the start of this job")]
     return problems

@@ -58,15 +58,19 @@ _SHARD = re.compile(r"^(?P<stem>.+)-(?P<n>\d{3,6})-of-(?P<of>\d{3,6})(?P<ext>\.\
 _SKIPPED_FOLDERS = frozenset({".cache", ".git", "__pycache__"})
 
 
-def check(path: Path) -> list[Problem]:
-    """Return what is wrong with a checkpoint (a folder, or one file of weights); an empty list if it can be loaded."""
+def check(path: Path, *, since: float | None = None) -> list[Problem]:
+    """Return what is wrong with a checkpoint (a folder, or one file of weights); an empty list if it can be loaded.
+
+    Half-written files and folders that are older than `since` (a time as of time.time()) are passed over: what a writer
+    left that was killed long ago says nothing of this checkpoint.
+    """
     if path.is_file():
         return list(_guarded(path.parent, path, _check_file))
     if not path.is_dir():
         what = "a link that leads nowhere" if path.is_symlink() else "is not there"
         return [Problem(str(path), what)]
     problems: list[Problem] = []
-    files = _walk(path, problems)
+    files = _walk(path, problems, since or 0.0)
     for file in files:
         problems += _guarded(path, file, _check_file)
     folders: dict[Path, list[str]] = defaultdict(list)
@@ -80,7 +84,7 @@ def check(path: Path) -> list[Problem]:
     return _distinct(problems)
 
 
-def _walk(root: Path, problems: list[Problem]) -> list[Path]:
+def _walk(root: Path, problems: list[Problem], since: float) -> list[Path]:
     files: list[Path] = []
 
     def failed(e: OSError) -> None:
@@ -89,13 +93,22 @@ def _walk(root: Path, problems: list[Problem]) -> list[Path]:
     for folder, names, here in os.walk(root, onerror=failed):
         names[:] = sorted(set(names) - _SKIPPED_FOLDERS)
         for name in [n for n in names if half_written(n)]:
-            problems.append(Problem(_shown(root, Path(folder, name)), "a folder that was still being written"))
+            if not _older(Path(folder, name), since):
+                problems.append(Problem(_shown(root, Path(folder, name)), "a folder that was still being written"))
             names.remove(name)
-        files += [Path(folder, name) for name in sorted(here)]
+        paths = [Path(folder, name) for name in sorted(here)]
+        files += [p for p in paths if not (half_written(p.name) and _older(p, since))]
         if len(files) > MAX_FILES:
             problems.append(Problem(str(root), f"holds more than {MAX_FILES} files, the rest was not looked at"))
             break
     return files
+
+
+def _older(path: Path, than: float) -> bool:
+    try:
+        return path.lstat().st_mtime < than
+    except OSError:
+        return False
 
 
 def _guarded(root: Path, file: Path, check: Callable[[Path, Path], Iterator[Problem]]) -> list[Problem]:

@@ -10,7 +10,7 @@ from pathlib import Path
 _LFS = b"version https://git-lfs.github.com/spec/"
 _LFS_SIZE = re.compile(rb"^size (\d{1,18})$", re.MULTILINE)
 _HALF_WRITTEN = re.compile(
-    r"^\.?tmp[-_.]|\.(tmp|temp|part|partial|incomplete|crdownload)([-._]\w+)*$|~$", re.IGNORECASE
+    r"^\.?(?:tmp|unfinished)[-_.]|\.(tmp|temp|part|partial|incomplete|crdownload)([-._]\w+)*$|~$", re.IGNORECASE
 )
 
 

@@ -219,6 +219,17 @@ def test_a_folder_still_being_written_is_named(tmp_path):
     assert [p.file for p in check(tmp_path)] == ["tmp-checkpoint-20"]
 
 
+def test_what_a_killed_writer_left_long_ago_is_passed_over(tmp_path):
+    (tmp_path / "step-00000010").mkdir()
+    with_manifest(tmp_path / "step-00000010")
+    (tmp_path / ".unfinished-step-00000005").mkdir()
+    (tmp_path / "model.safetensors.tmp").write_bytes(b"x")
+    assert {p.file for p in check(tmp_path)} == {".unfinished-step-00000005", "model.safetensors.tmp"}
+    for name in (".unfinished-step-00000005", "model.safetensors.tmp"):
+        os.utime(tmp_path / name, (1_000, 1_000))
+    assert check(tmp_path, since=2_000) == []
+
+
 def test_links_into_a_cache_are_followed_and_a_dangling_one_is_named(tmp_path):
     cache, folder = tmp_path / "blobs", tmp_path / "snapshot"
     cache.mkdir()
