@@ -24,5 +24,5 @@ def command(run: str, names: tuple[str, ...], failed: bool, as_json: bool) -> No
     if names and failed:
         raise UsageError("both --failed and names of jobs: keep one")
     folder = running.find_run(run, None)
-    done = session.rerun(folder, names, failed=failed, listener_for=running.listener(as_json=as_json))
+    done = session.rerun(folder, names, failed=failed, show=running.shown)
     sys.exit(running.finish(done, as_json=as_json))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from matrix.errors import UsageError
-from matrix.records import JobRecord, Status
+from matrix.records import RunRecord, Status, dump
+from matrix.report import github
+from matrix.report.terminal import Live, summary
 from matrix.run.folder import find
 from matrix.run.loop import Listener
 from matrix.run.session import Session
@@ -37,25 +39,19 @@ def find_run(text: str, spec: str | None) -> Path:
     return find(path if path.is_dir() else path.parent, text)
 
 
-def listener(*, as_json: bool) -> Callable[[Session], Listener]:
-    """Return what tells of each change of a job; with --json it speaks on standard error."""
-
-    def begin(session: Session) -> Listener:
-        click.echo(f"run {session.record.id}", err=as_json)
-
-        def changed(job: JobRecord) -> None:
-            click.echo(f"{job.name}: {job.status}" + (f" ({job.reason})" if job.reason else ""), err=as_json)
-
-        return changed
-
-    return begin
+@contextmanager
+def shown(record: RunRecord, expected: Mapping[str, float]) -> Iterator[Listener]:
+    """Show a run on standard error while it goes on."""
+    with Live(record, expected=expected) as live:
+        yield lambda _: live.update()
 
 
 def finish(session: Session, *, as_json: bool) -> int:
     """Say how a run ended; return the exit code of the contract."""
     record = session.record
     if as_json:
-        sys.stdout.write(record.model_dump_json(indent=1) + "\n")
+        click.echo(dump(record), nl=False)
     else:
-        click.echo(f"{record.status}: {session.folder}")
+        summary(record, session.folder)
+        github.write(record, session.folder)
     return {Status.PASSED: 0, Status.ERROR: 3}.get(record.status, 1)

@@ -19,7 +19,6 @@ from matrix.run.causes import cause
 from matrix.run.prepare import Place
 from matrix.run.results import Tests, read_facts, read_junit
 from matrix.spec.job import Job
-from matrix.triage.diagnosis import diagnose
 from matrix.triage.model import Cause
 
 _NO_TESTS_COLLECTED = 5  # pytest's exit code
@@ -69,6 +68,8 @@ def _by_exit_code(job: Job, out: Outcome, log: Path, scratch: Path) -> Judgement
         return None
     if job.pytest and out.exit_code == _NO_TESTS_COLLECTED:
         return Judgement(Status.FAILED, [cause("nothing_ran", "pytest collected no test", job=job.name)])
+    from matrix.triage.diagnosis import diagnose  # noqa: PLC0415 -- a green run needs none of it
+
     report = diagnose(log, exit_code=out.exit_code, job=job.name)
     tests = read_junit(scratch / "junit.xml") if job.pytest else None
     failing = report.failing_tests or (tests.failing if tests else [])

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -23,16 +24,19 @@ from matrix.run import record as records
 from matrix.run.companions import check_out
 from matrix.run.folder import RECORD, create, locked, runs_folder
 from matrix.run.loop import Listener, Runner
-from matrix.run.memory import remember
 from matrix.run.prepare import Place, handoff_paths
 from matrix.run.times import expected_times
 from matrix.shard import times as shard_times
 from matrix.spec.job import Job
 from matrix.spec.load import Spec, read
-from matrix.spec.select import changed_files, select
+from matrix.spec.select import Choice, changed_files
 
 _OPTIONS = "options.json"
 _OLD_JOB_LIMIT = 10.0  # seconds that processes of a killed runner get to end
+
+
+# Shows a run while it goes on: called with the record and the expected seconds of each job.
+Show = Callable[[RunRecord, Mapping[str, float]], AbstractContextManager[Listener]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +59,17 @@ class Session:
     options: Options
 
 
-def new(
-    spec: Spec,
-    options: Options,
-    *,
-    only: Sequence[str] = (),
-    tags: Sequence[str] = (),
-    changed_since: str | None = None,
-) -> Session:
+def new(spec: Spec, choices: Sequence[Choice], options: Options, changed_since: str | None = None) -> Session:
     """Make the folder and the record of a new run.
 
     Raises:
-        UsageError: the selection is wrong, a given hand-off is not there, or a job asks for cards that are not.
+        UsageError: a given hand-off is not there, or a job asks for cards that are not.
 
     """
     if options.cards is None and spec.pretend_cards and not gpus.discover().cards and hosts.hosts_file() is None:
         options = replace(options, cards=spec.pretend_cards)
     changed = changed_files(spec.root, changed_since) if changed_since else None
-    choices = select(spec, only=only, tags=tags, changed=changed, handoffs=list(options.handoffs))
+    find_cards(options, [c.job for c in choices if c.selected])  # before anything is written
     for name, path in options.handoffs.items():
         if not Path(path).exists():
             raise UsageError(f"--handoff {name}={path}: there is no such path")
@@ -105,30 +102,30 @@ def reopen(folder: Path) -> Session:
     return Session(spec, folder, record, options)
 
 
-def begin(session: Session, listener: Listener) -> Status:
+def begin(session: Session, show: Show) -> None:
     """Run a new session to its end."""
     with locked(session.folder):
-        return _follow(session, listener)
+        _follow(session, show)
 
 
-def resume(folder: Path, listener_for: Callable[[Session], Listener]) -> Session:
+def resume(folder: Path, show: Show) -> Session:
     """Finish what a killed runner left unfinished; what has passed is not run again."""
     with locked(folder):
         session = reopen(folder)
         _end_old_jobs(records.take_up(session.record))
         save(session.record, folder / RECORD)
-        _follow(session, listener_for(session))
+        _follow(session, show)
         return session
 
 
-def rerun(folder: Path, names: Sequence[str], *, failed: bool, listener_for: Callable[[Session], Listener]) -> Session:
+def rerun(folder: Path, names: Sequence[str], *, failed: bool, show: Show) -> Session:
     """Add attempts to a run: of the named jobs, of all that went badly, or of all."""
     with locked(folder):
         session = reopen(folder)
         _end_old_jobs(records.take_up(session.record))
         records.again(session.record, names, failed=failed)
         save(session.record, folder / RECORD)
-        _follow(session, listener_for(session))
+        _follow(session, show)
         return session
 
 
@@ -140,8 +137,8 @@ def _end_old_jobs(tags: Sequence[str]) -> None:
             raise ToolError(f"processes {left} of {tag} do not end", "end them, then resume the run again")
 
 
-def _follow(session: Session, listener: Listener) -> Status:
-    """Follow a run to its end and write its reports."""
+def _follow(session: Session, show: Show) -> None:
+    """Follow a run to its end, give its failures their verdicts, and write its reports."""
     spec, options = session.spec, session.options
     pending = [job for job in spec.jobs if session.record.job(job.name).status is Status.PENDING]
     engine = LocalEngine(find_cards(options, pending))
@@ -149,33 +146,44 @@ def _follow(session: Session, listener: Listener) -> Status:
     handoffs = {**handoff_paths(spec.root, spec.jobs), **{n: Path(p).resolve() for n, p in options.handoffs.items()}}
     place = Place(spec.root, session.folder, handoffs, companions)
     _pin_times(pending, place)
-    runner = Runner(
-        session.record,
-        spec.jobs,
-        place,
-        engine,
-        expected=expected_times(spec.jobs, runs_folder(spec.root)),
-        cpu_jobs=options.cpu_jobs or max(2, os.cpu_count() or 1),
-        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        listener=listener,
-    )
+    expected = expected_times(spec.jobs, runs_folder(spec.root))
     try:
-        status = asyncio.run(_run(runner))
+        with show(session.record, expected) as listener:
+            runner = Runner(
+                session.record,
+                spec.jobs,
+                place,
+                engine,
+                expected=expected,
+                cpu_jobs=options.cpu_jobs or max(2, os.cpu_count() or 1),
+                memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+                listener=listener,
+            )
+            asyncio.run(_run(runner))
     finally:
         engine.close()
-    warning = remember(session.record, session.folder, spec)
-    if warning:
-        print(f"matrix: {warning}", file=sys.stderr)
     _keep_times(pending, place)
-    return status
+    _report(session)
 
 
-async def _run(runner: Runner) -> Status:
+async def _run(runner: Runner) -> None:
     """Run, with Ctrl-C and its like as the wish to stop: once to cancel, twice to kill."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, runner.stop)
-    return await runner.run()
+    await runner.run()
+
+
+def _report(session: Session) -> None:
+    """Give failures their verdicts, remember the run, and write its reports."""
+    # Loaded only now: a run should not begin by loading what it needs at its end.
+    from matrix.report import html, junit  # noqa: PLC0415
+    from matrix.run.memory import remember  # noqa: PLC0415
+
+    if warning := remember(session.record, session.folder, session.spec):
+        print(f"matrix: {warning}", file=sys.stderr)
+    junit.write(session.record, session.folder)
+    html.write(session.record, session.folder)
 
 
 def find_cards(options: Options, jobs: Sequence[Job]) -> tuple[Card, ...]:

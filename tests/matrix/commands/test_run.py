@@ -1,48 +1,70 @@
 """`matrix run` and `matrix rerun` as a user calls them."""
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
 
 import pytest
 
+import matrix
+from matrix.cli import main
 from matrix.records import load
 
 MATRIX = [sys.executable, "-c", "from matrix.cli import main; main()"]
 
 
-class Repository:
-    """A folder with a matrix, and leases of its own."""
+class Done(NamedTuple):
+    """What a command came to."""
 
-    def __init__(self, root) -> None:
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Repository:
+    """A folder with a matrix, and leases of its own. Commands run in this process, which has loaded all already."""
+
+    def __init__(self, root, monkeypatch) -> None:
         self.root = root / "repo"
         self.root.mkdir()
-        self.env = {**os.environ, "MATRIX_LEASE_DIR": str(root / "leases"), "MATRIX_HOSTS": ""}
-        self.env.pop("GITHUB_ACTIONS", None)
+        self.monkeypatch = monkeypatch
+        monkeypatch.chdir(self.root)
+        for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "MATRIX_HISTORY", "MATRIX_HOSTS", "CUDA_VISIBLE_DEVICES"):
+            monkeypatch.delenv(name, raising=False)
+        self.setenv("MATRIX_LEASE_DIR", str(root / "leases"))
+        self.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # of the pytest jobs: they would start slowly
+
+    def setenv(self, name, value):
+        self.monkeypatch.setenv(name, value)
 
     def write(self, jobs, name="matrix.yaml"):
         (self.root / name).write_text(json.dumps({"version": 1, "suites": {"s": {"jobs": jobs}}}))
 
     def matrix(self, *arguments, code=None):
-        done = subprocess.run([*MATRIX, *arguments], cwd=self.root, env=self.env, capture_output=True, text=True)
+        out, err = io.StringIO(), io.StringIO()
+        self.monkeypatch.setattr(sys, "argv", ["matrix", *arguments])
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main()
+        done = Done(ended.value.code, out.getvalue(), err.getvalue())
         if code is not None:
-            assert done.returncode == code, done.stdout + done.stderr
+            assert done.code == code, done.stdout + done.stderr
         return done
 
     def run(self, *arguments, code=None):
         """Run with --json; the record."""
-        done = self.matrix("run", "--json", *arguments, code=code)
-        return json.loads(done.stdout)
+        return json.loads(self.matrix("run", "--json", *arguments, code=code).stdout)
 
     def start(self, *arguments):
-        return subprocess.Popen(
-            [*MATRIX, *arguments], cwd=self.root, env=self.env,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        """Run in a process of its own, which can be killed."""
+        return subprocess.Popen([*MATRIX, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def last(self):
         return max((self.root / ".matrix" / "runs").iterdir())
@@ -52,8 +74,8 @@ class Repository:
 
 
 @pytest.fixture
-def repo(tmp_path):
-    return Repository(tmp_path)
+def repo(tmp_path, monkeypatch):
+    return Repository(tmp_path, monkeypatch)
 
 
 def statuses(record):
@@ -92,6 +114,19 @@ def test_a_failing_job_fails_the_run_with_a_cause_at_its_line(repo):
     log = (repo.last() / "logs/a/1.log").read_text().splitlines()
     assert "No module named 'no_such_module'" in log[cause["line"] - 1]
     assert job(record, "a")["verdict"]["value"] == "cannot-tell"
+
+
+def test_a_run_leaves_its_reports_and_says_how_to_go_on(repo):
+    repo.write({"good": {"command": "true"}, "bad": {"command": ["python", "-c", "import no_such_module"]}})
+    done = repo.matrix("run", code=1)
+    folder = repo.last()
+    assert f"matrix rerun {folder.name} bad" in done.stdout
+    assert "ModuleNotFoundError" in done.stdout
+    assert "good passed" in done.stderr
+    assert "no_such_module" in (folder / "report.html").read_text()
+    cases = {c.get("name"): c for c in ET.parse(folder / "junit.xml").iter("testcase")}
+    assert set(cases) == {"good", "bad"}
+    assert next(child.tag for child in cases["bad"]) == "failure"
 
 
 def test_a_chain_breaks_at_its_root(repo):
@@ -157,7 +192,6 @@ def test_tests_must_have_run(repo):
     jobs = {name: {"pytest": f"test_{name}.py"} for name in tests}
     jobs["too_few"]["expects"] = {"tests": 2}
     repo.write(jobs)
-    repo.env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they start slowly
     record = repo.run(code=1)
     for name, (_, categories) in tests.items():
         assert [c["category"] for c in job(record, name)["attempts"][0]["causes"]] == categories
@@ -179,7 +213,7 @@ def test_training_must_have_reached_its_step(repo, steps, status):
 
 def test_a_missing_input_is_said_before_anything_runs(repo):
     repo.write({"t": {"command": "touch ran", "inputs": {"paths": ["data/x"], "hub": ["a/b"]}}})
-    repo.env["HF_HOME"] = str(repo.root / "hf")
+    repo.setenv("HF_HOME", str(repo.root / "hf"))
     record = repo.run(code=1)
     attempt = job(record, "t")["attempts"][0]
     assert [c["category"] for c in attempt["causes"]] == ["input_missing", "input_missing"]
@@ -377,7 +411,15 @@ def test_a_run_inside_a_job_keeps_to_its_own_processes(repo):
     inner.mkdir()
     jobs = {"i": {"command": "echo $MATRIX_TAG; echo $$ > ../pid; sleep 60"}}
     (inner / "matrix.yaml").write_text(json.dumps({"version": 1, "suites": {"s": {"jobs": jobs}}}))
-    repo.write({"o": {"command": [*MATRIX, "run", "inner"], "timeout": "4s", "env": {"PYTHONPATH": str(Path.cwd())}}})
+    repo.write(
+        {
+            "o": {
+                "command": [*MATRIX, "run", "inner"],
+                "timeout": "4s",
+                "env": {"PYTHONPATH": str(Path(matrix.__file__).parents[1])},
+            }
+        }
+    )
     repo.run(code=1)
     assert (repo.root / "pid").exists()
     assert not Path("/proc", (repo.root / "pid").read_text().strip()).exists()

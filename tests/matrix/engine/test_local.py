@@ -163,20 +163,20 @@ def test_cancel_leaves_nothing(bench, turn, how):
 
 
 @pytest.mark.parametrize("turn", TURNS)
-def test_killed_runner_leaves_nothing(bench, turn, record_property):
+def test_killed_runner_leaves_nothing(bench, turn):
     runner, _ = bench.runner()
     runner.kill()
-    record_property("seconds", wait_for(bench.all_free))
+    wait_for(bench.all_free)
     assert bench.living() == []
     runner.wait()
     runner.stdout.close()
 
 
 @pytest.mark.parametrize("turn", TURNS)
-def test_killed_supervisor_leaves_nothing(bench, turn, record_property):
+def test_killed_supervisor_leaves_nothing(bench, turn):
     runner, supervisor = bench.runner()
     os.kill(supervisor, signal.SIGKILL)
-    record_property("seconds", wait_for(bench.all_free))
+    wait_for(bench.all_free)
     assert bench.living() == []
     assert "why='lost'" in runner.communicate(timeout=20)[0]
     assert "supervisor ended before the job" in bench.log()
@@ -190,7 +190,7 @@ def test_with_runner_and_supervisor_killed_the_next_to_lease_ends_the_old_job(be
     runner.kill()
     runner.wait()
     runner.stdout.close()
-    wait_for(lambda: process.read(supervisor) is None)
+    wait_for(lambda: not ((p := process.read(supervisor)) and p.alive))
     mine = [c.uuid for c in bench.cards[:2]]
     with pytest.raises(Busy, match="its last job"):  # one emptied its environment: no tag, but the job's session
         bench.leases.take(mine, "next")

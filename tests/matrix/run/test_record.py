@@ -1,0 +1,113 @@
+"""Records of new runs, and of runs that are taken up again; the folder of a run; who is tried again."""
+
+import pytest
+
+from matrix.errors import UsageError
+from matrix.records import Attempt, JobRecord, RunRecord, SpecRef, Status
+from matrix.run import folder
+from matrix.run.record import again, take_up
+from matrix.run.retry import RETRIED, retried
+from matrix.triage.model import Cause
+
+
+def run(**statuses):
+    jobs = [JobRecord(name=n, suite="s", status=Status(s)) for n, s in statuses.items()]
+    return RunRecord(
+        id="r", spec=SpecRef(path="matrix.yaml", sha256="0"), engine="local", host="h", started="2026-12-01T00:00:00Z",
+        ended="2026-12-01T00:01:00Z", status=Status.FAILED, jobs=jobs,
+    )  # fmt: skip
+
+
+def statuses(record):
+    return {j.name: j.status.value for j in record.jobs}
+
+
+def test_what_ran_when_the_runner_died_is_pending_again():
+    record = run(a="passed", b="running", c="pending")
+    record.job("b").attempts.append(Attempt(n=1, started="2026-12-01T00:00:00Z", log="logs/b/1.log"))
+    assert take_up(record) == ["r/b/1"]
+    assert statuses(record) == {"a": "passed", "b": "pending", "c": "pending"}
+    assert record.job("b").attempts[0].ended
+    assert record.job("b").attempts[0].status is Status.ERROR
+    assert (record.ended, record.status) == (None, Status.RUNNING)
+
+
+def test_rerun_of_failed_ones_takes_all_that_went_badly():
+    record = run(a="passed", b="failed", c="blocked", d="skipped", e="timeout", f="cancelled", g="error")
+    assert again(record, [], failed=True) == ["b", "c", "e", "f", "g"]
+    assert {n for n, s in statuses(record).items() if s == "pending"} == {"b", "c", "e", "f", "g"}
+
+
+def test_rerun_of_all_leaves_out_what_was_not_selected():
+    assert again(run(a="passed", b="failed", d="skipped"), [], failed=False) == ["a", "b"]
+
+
+def test_rerun_of_a_job_brings_what_it_lacks():
+    record = run(a="failed", b="blocked", c="blocked", x="passed")
+    record.job("b").needs, record.job("c").needs = ["a", "x"], ["b"]
+    record.job("c").blocked_by = ["a"]
+    assert again(record, ["c"], failed=False) == ["a", "b", "c"]
+    assert record.job("c").blocked_by == []
+
+
+@pytest.mark.parametrize(("names", "message"), [(["nope"], "no job 'nope'"), ([], "no failed job")])
+def test_nothing_to_run_again_is_wrong_use(names, message):
+    with pytest.raises(UsageError, match=message):
+        again(run(a="passed"), names, failed=True)
+
+
+def cause(category):
+    return Cause(category=category, rule="r", confidence=1, text="t", signature="s")
+
+
+@pytest.mark.parametrize(
+    ("status", "categories", "done", "allowed", "wanted"),
+    [
+        ("failed", ["network_failure"], 1, 1, True),
+        ("failed", ["network_failure"], 2, 1, False),
+        ("failed", ["network_failure"], 1, 0, False),
+        ("failed", ["network_failure", "test_assertion"], 1, 3, False),
+        ("failed", [], 1, 3, False),
+        ("failed", ["unknown"], 1, 3, False),
+        ("error", ["runner_lost"], 1, 1, True),
+        ("timeout", ["network_failure"], 1, 1, False),
+        ("cancelled", ["runner_lost"], 1, 1, False),
+    ],
+)
+def test_who_is_tried_again(status, categories, done, allowed, wanted):
+    assert retried(Status(status), [cause(c) for c in categories], done, allowed) is wanted
+
+
+def test_wrong_results_are_never_tried_again():
+    never = {
+        "loss_mismatch",
+        "bitwise_mismatch",
+        "nan_loss",
+        "test_assertion",
+        "nothing_ran",
+        "handoff_missing",
+        "unknown",
+    }
+    assert not RETRIED & never
+
+
+def test_a_run_is_found_by_what_its_id_begins_with(tmp_path):
+    made = [folder.create(tmp_path) for _ in range(2)]
+    for m in made:
+        (m / "run.json").write_text("{}")
+    first, last = sorted(made)
+    assert folder.find(tmp_path, "last") == last
+    assert folder.find(tmp_path, first.name) == first
+    assert folder.find(tmp_path, f"{first}/run.json") == first
+    with pytest.raises(UsageError, match="may be"):
+        folder.find(tmp_path, "2")
+    with pytest.raises(UsageError, match="no run 'x'"):
+        folder.find(tmp_path, "x")
+    assert (tmp_path / ".matrix/.gitignore").read_text() == "*\n"
+
+
+def test_a_run_is_locked_against_a_second_runner(tmp_path):
+    with folder.locked(tmp_path), pytest.raises(UsageError, match="is going on"), folder.locked(tmp_path):
+        pass
+    with folder.locked(tmp_path):
+        pass
