@@ -148,6 +148,18 @@ class RunConfig:
 SECTIONS: dict[str, type[ConfigSection]] = {"model": ModelConfig, "train": TrainConfig, "data": DataConfig}
 
 
+def describe_keys() -> str:
+    """Every key of every section with its default and meaning, as Markdown tables."""
+    lines = []
+    for name, section in SECTIONS.items():
+        lines += [f"### `{name}`", "", "| key | default | meaning |", "| --- | --- | --- |"]
+        for key, field in section.model_fields.items():
+            default = json.dumps(field.get_default(call_default_factory=True), default=list)
+            lines.append(f"| `{key}` | `{default}` | {field.description or ''} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def load_run_config(path: Path, settings: tuple[str, ...] = ()) -> RunConfig:
     """Read and validate a configuration file with `--set` values over it.
 

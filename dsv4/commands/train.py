@@ -12,6 +12,15 @@ from dsv4.numerics import env
 FILE = click.Path(path_type=Path)
 
 
+def _print_keys(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
+    if asked:
+        env.prepare()
+        from dsv4.run_config import describe_keys  # noqa: PLC0415
+
+        click.echo(describe_keys())
+        ctx.exit()
+
+
 @click.command()
 @click.argument("config", type=FILE)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Over the file: --set train.steps=10.")
@@ -28,6 +37,14 @@ FILE = click.Path(path_type=Path)
 @click.option("--dump-steps", type=click.IntRange(min=1), default=10, show_default=True, help="How many steps.")
 @click.option("--stamp", help="Name of the run in its identity; default: the time.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of one operation; default OMP_NUM_THREADS or 1.")
+@click.option(
+    "--keys",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_keys,
+    help="Print all keys of CONFIG with their defaults.",
+)
 @click.option("--print-optimizer", is_flag=True, help="Print which parameter goes to which optimizer, and stop.")
 def command(
     config: Path,

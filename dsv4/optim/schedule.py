@@ -47,10 +47,9 @@ class Schedule:
                 f"warmup_steps {self.warmup} leaves no step of lr_decay_steps {self.length}",
                 "write fewer warmup_steps or more lr_decay_steps",
             )
-        if self.kind == "wsd" and not 1 <= self.tail <= self.length - self.warmup:
+        if self.kind == "wsd" and not 1 <= self.tail <= self.length:
             raise UsageError(
-                f"wsd_decay_steps is {self.tail}",
-                f"write 1 to {self.length - self.warmup}: the tail lies between warm-up and lr_decay_steps",
+                f"wsd_decay_steps is {self.tail}", f"write 1 to {self.length}: the tail ends at lr_decay_steps"
             )
 
     def lr(self, step: int) -> float:

@@ -16,4 +16,4 @@ if [ "$steps" != 100 ]; then # as many rows as the shorter run has: two micro-ba
   reference=$out/reference.csv
   head -n $((1 + 2 * steps)) "$data/losses_f64.csv" > "$reference"
 fi
-dsv4 align "$out/run.csv" "$reference" --picture "$out/alignment.html"
+dsv4 align "$out/run.csv" "$reference" --picture "$out/alignment.html" ${MATRIX_FACTS:+--facts "$MATRIX_FACTS"}

@@ -1,7 +1,9 @@
 """The training loop against the recorded Megatron-LM run."""
 
+import random
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -93,21 +95,47 @@ def test_hundred_steps_equal_megatron(tmp_path, settings, expected, rtol):
     assert trainer.step == 100
 
 
+def start(record, *extra):
+    return subprocess.Popen(
+        [
+            sys.executable, "-m", "dsv4", "train", REFERENCE / "tiny_config.json", "--record", record,
+            "--tokens", REFERENCE / "train_tokens.safetensors", "--init", REFERENCE / "weights_step0.safetensors", *extra,
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
 @pytest.mark.align
 @pytest.mark.timeout(3000)
 def test_reruns_are_identical_and_threads_do_not_show_in_float32(tmp_path):
     records = []
-    for name, threads in (("a", 1), ("b", 1), ("c", 2)):
+    for name, threads in (("a", "1"), ("b", "1"), ("c", "2")):
         path = tmp_path / f"{name}.csv"
-        command = [
-            sys.executable, "-m", "dsv4", "train", REFERENCE / "tiny_config.json", "--threads", str(threads),
-            "--record", path, "--tokens", REFERENCE / "train_tokens.safetensors",
-            "--init", REFERENCE / "weights_step0.safetensors",
-        ]  # fmt: skip
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        out, err = start(path, "--threads", threads).communicate()
+        assert "global_step: 100/100" in out, err
         records.append(read_record(path))
     assert records[0].sha256 == records[1].sha256
     assert compare(records[2], records[0]).equal
+
+
+@pytest.mark.align
+@pytest.mark.timeout(3000)
+def test_a_run_killed_at_twenty_random_moments_still_equals_megatron(tmp_path):
+    """Each kill falls somewhere in the first seconds after a step: in a step, in a save, or between them."""
+    moments = random.Random(20)
+    save = ("--save", tmp_path / "ck", "--save-every", "1", "--keep", "2", "--resume", tmp_path / "ck")
+    for _ in range(20):
+        process = start(tmp_path / "run.csv", *save)
+        for line in process.stdout:
+            if line.startswith("global_step"):
+                break
+        time.sleep(moments.uniform(0, 3))
+        process.kill()
+        process.communicate()
+    out, err = start(tmp_path / "run.csv", *save).communicate()
+    assert "global_step: 100/100" in out, err
+    assert compare(read_record(tmp_path / "run.csv"), reference("losses_f64.csv", 100)).equal
+    assert_weights(load_file(tmp_path / "ck" / "step-00000100" / "model.safetensors"), 100, 1e-7)
 
 
 def test_the_reference_source_is_identified_by_its_digest():

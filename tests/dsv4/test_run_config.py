@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dsv4.errors import UsageError
-from dsv4.run_config import load_run_config
+from dsv4.run_config import describe_keys, load_run_config
 from tests.dsv4.conftest import REFERENCE
 
 
@@ -97,3 +97,9 @@ def test_numbers_are_read_as_json_writes_them(tmp_path):
 def test_a_missing_file_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         load_run_config(tmp_path / "none.yaml")
+
+
+def test_the_documentation_lists_every_key_with_its_default():
+    text = (REFERENCE.parents[3] / "docs" / "training.md").read_text()
+    for line in describe_keys().splitlines():
+        assert line in text.splitlines(), "run `dsv4 train --keys` and paste its output into docs/training.md"

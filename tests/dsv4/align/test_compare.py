@@ -135,11 +135,10 @@ def test_a_missing_record_is_a_usage_error(tmp_path):
         run(tmp_path / "none.csv", tmp_path / "none.csv")
 
 
-def test_facts_are_appended_as_json_lines(tmp_path, monkeypatch):
+def test_facts_are_appended_as_json_lines(tmp_path):
     a = write(tmp_path / "a.csv", rows())
     (tmp_path / "facts").write_text('{"key": "other", "value": 1}\n')
-    monkeypatch.setenv("MATRIX_FACTS", str(tmp_path / "facts"))
-    run(a, a)
+    run(a, a, "--facts", str(tmp_path / "facts"))
     facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
     assert facts[0] == {"key": "other", "value": 1}
     found = {fact["key"]: fact["value"] for fact in facts}

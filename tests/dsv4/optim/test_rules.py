@@ -136,7 +136,7 @@ def test_clip_scales_only_above_the_limit():
     [
         ({"kind": "cosin"}, "lr_schedule: no schedule 'cosin'"),
         ({"kind": "cosine", "length": 10, "warmup": 10}, "warmup_steps 10 leaves no step"),
-        ({"kind": "wsd", "length": 10, "warmup": 4, "tail": 7}, "wsd_decay_steps is 7"),
+        ({"kind": "wsd", "length": 10, "warmup": 4, "tail": 11}, "wsd_decay_steps is 11"),
         ({"kind": "wsd", "length": 10, "tail": 3, "tail_style": "sine"}, "wsd_decay_style: no style 'sine'"),
     ],
 )
