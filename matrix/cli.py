@@ -20,6 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "baseline": ("matrix.commands.baseline", "Propose a new baseline: matrix baseline update qwen-sft --from last"),
     "prune": ("matrix.commands.prune", "Remove old runs: matrix prune --older 14d --dry-run"),
     "triage": ("matrix.commands.triage", "Say what failed first in logs: matrix triage job.log.gz"),
+    "schema": ("matrix.commands.schema", "Print the JSON Schema of matrix files: matrix schema > matrix.schema.json"),
 }
 
 

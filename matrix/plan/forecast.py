@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matrix.plan.graph import dependants, needed_jobs, tails
-from matrix.plan.schedule import Capacity, Ready, Running, decide
+from matrix.plan.schedule import Capacity, Ready, Running, decide, remaining
 from matrix.spec.job import Job
 
 
@@ -80,9 +80,9 @@ def as_ready(job: Job, expected: float, *, waited: float = 0.0, tail: float = 0.
     )
 
 
-def as_running(job: Job, cards: tuple[str, ...], remaining: float) -> Running:
-    """Say to the planner what a running job holds."""
-    return Running(job.name, cards, max(0.0, remaining), job.cards.exclusive, job.memory or 0)
+def as_running(job: Job, cards: tuple[str, ...], left: float) -> Running:
+    """Say to the planner what a running job holds, and for how many seconds more; see `schedule.remaining`."""
+    return Running(job.name, cards, left, job.cards.exclusive, job.memory or 0)
 
 
 def forecast(
@@ -112,7 +112,8 @@ def forecast(
             for name, since in ready.items()
         ]
         busy = [
-            as_running(by_name[name], cards, since + expected[name] - now) for name, (since, cards) in running.items()
+            as_running(by_name[name], cards, remaining(expected[name], now - since))
+            for name, (since, cards) in running.items()
         ]
         for start in decide(queue, busy, capacity).starts:
             since = ready.pop(start.name)

@@ -42,13 +42,22 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that runs, and when its cards are expected back (seconds from now; 0 when overdue)."""
+    """A job that runs, and when its cards are expected back (seconds from now, see `remaining`)."""
 
     name: str
     cards: tuple[str, ...]
     remaining: float
     exclusive: bool = True
     memory: int = 0
+
+
+def remaining(expected: float, elapsed: float, limit: float = math.inf) -> float:
+    """Guess how much longer a job runs: an overdue one once more as long as it is overdue, but to its limit at most.
+
+    Were an overdue job expected back at any moment, all cards would idle beside it for a reservation that it holds up.
+    """
+    left = expected - elapsed
+    return max(0.0, min(left if left > 0 else -left, limit - elapsed))
 
 
 @dataclass(frozen=True, slots=True)

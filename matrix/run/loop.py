@@ -181,7 +181,7 @@ class Runner:
     def seen(self, active: Active, clock: float) -> schedule.Running:
         """Describe a running job to the planner."""
         job = active.job
-        left = max(0.0, self.expected[job.name] - (clock - active.since))
+        left = schedule.remaining(self.expected[job.name], clock - active.since, job.timeout)
         return schedule.Running(job.name, active.cards, left, job.cards.exclusive, job.memory or 0)
 
     def foreign(self, held: Held) -> schedule.Running:

@@ -1,4 +1,4 @@
-"""The JSON Schema of matrix files, for editors. `python -m matrix.spec.json_schema > docs/matrix.schema.json`."""
+"""The JSON Schema of matrix files, for editors: `matrix schema > docs/matrix.schema.json`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,3 @@ def _with_templates(node: Any) -> Any:
 def text() -> str:
     """Return the schema as it stands in docs/."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    print(text(), end="")

@@ -205,6 +205,12 @@ def test_wrong_use_ends_with_2_and_says_what_to_write(repository, arguments, mes
     assert "Traceback" not in done.stderr
 
 
+def test_schema_prints_a_json_schema(repository, matrix):
+    done = matrix(repository, "schema")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["$schema"].startswith("https://json-schema.org/")
+
+
 def test_without_a_matrix_the_message_says_where_one_was_looked_for(tmp_path, matrix):
     done = matrix(tmp_path, "list")
     assert done.returncode == 2

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matrix.plan.hosts import PRETENDED, Card
-from matrix.plan.schedule import SHARERS, Capacity, Ready, Running, decide
+from matrix.plan.schedule import SHARERS, Capacity, Ready, Running, decide, remaining
 
 
 def cards(count, model=None, start=0):
@@ -83,9 +83,18 @@ def test_a_job_that_no_empty_host_holds_is_passed_over_and_blocks_nobody():
     assert decision.reservation is None
 
 
-def test_an_overdue_job_is_expected_back_any_moment_so_nothing_slips_in_before_the_reserved_one():
-    running = [Running("late", ("0",), remaining=0)]
-    assert starts([Ready("wide", 30, 4), Ready("short", 1, 1)], running) == {}
+@pytest.mark.parametrize(
+    ("expected", "elapsed", "limit", "left"),
+    [(10, 4, 100, 6), (10, 10, 100, 0), (10, 14, 100, 4), (10, 90, 100, 10), (10, 120, 100, 0)],
+)
+def test_an_overdue_job_is_guessed_to_be_late_once_more_but_never_beyond_its_limit(expected, elapsed, limit, left):
+    assert remaining(expected, elapsed, limit) == left
+
+
+def test_cards_do_not_idle_beside_a_job_that_is_long_overdue():
+    ready = [Ready("wide", 30, 4), Ready("short", 5, 1)]
+    assert starts(ready, [Running("hangs", ("0",), remaining(10, 17))]) == {"short": ("1",)}
+    assert starts(ready, [Running("nearly done", ("0",), remaining(10, 9))]) == {}
 
 
 READY = st.lists(
