@@ -108,6 +108,7 @@ class RunRef:
     label: str = ""
     url: str | None = None
     status: Status = Status.FAILED
+    key: str = ""  # what a newer run takes the place of: the workflow and its event
 
 
 @dataclass(frozen=True, slots=True)

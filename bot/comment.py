@@ -15,7 +15,7 @@ from bot import categories, words
 from bot.board import NOT_OURS, Board, Evidence, Finding, Row, RunRef, all_rows
 from bot.escape import LIMIT, Markdown, cell_code, excerpt, fence, html_text, is_own, link, own_code, prose, shorten
 from bot.names import quote_name
-from bot.state import MARKER, state_of
+from bot.state import MARKER, State, state_of
 from matrix.records import Status
 
 
@@ -212,8 +212,8 @@ def failing_tests(board: Board) -> list[tuple[str, str]]:
     return list(dict.fromkeys(pairs))
 
 
-def render(board: Board, languages: Sequence[str], limits: Limits) -> str:
-    """Print a board with the given limits."""
+def render(board: Board, languages: Sequence[str], limits: Limits, state: State | None = None) -> str:
+    """Print a board with the given limits; `state` where it is more than the board's own."""
     views = [_View(board, language, limits) for language in languages]
     tests = failing_tests(board)
     shown = [f"{shorten(job, limits.name)}: {shorten(test, 2 * limits.name)}" for job, test in tests[: limits.tests]]
@@ -232,19 +232,19 @@ def render(board: Board, languages: Sequence[str], limits: Limits) -> str:
             tests=shown,
             n_tests=len(tests),
             marker=Markdown(MARKER),
-            state=Markdown(state_of(board).encode()),
+            state=Markdown((state or state_of(board)).encode()),
         )
     )
     return text.strip() + "\n"
 
 
-def compose(board: Board, languages: Sequence[str] = ("en",), limit: int = LIMIT) -> str:
+def compose(board: Board, languages: Sequence[str] = ("en",), limit: int = LIMIT, state: State | None = None) -> str:
     """Return the comment with as much detail as fits into `limit` UTF-8 bytes."""
     text = ""
     for limits in LADDER:
-        text = render(board, languages, limits)
+        text = render(board, languages, limits, state)
         if len(text.encode()) <= limit:
             return text
     if len(languages) > 1:
-        return compose(board, languages[:1], limit)
+        return compose(board, languages[:1], limit, state)
     raise AssertionError(f"the least comment has {len(text.encode())} bytes")

@@ -174,7 +174,9 @@ class GitHub:
             items = data[key] if key else data
             yield from items[: most - seen]
             seen += len(items)
-            if seen >= most or not items or not _NEXT.search(headers.get("link", "")):
+            # A full page may have got a successor while its text, and so its tag and remembered Link, stayed the same.
+            full = len(items) >= params["per_page"]
+            if seen >= most or not items or not (full or _NEXT.search(headers.get("link", ""))):
                 return
             page += 1
 

@@ -21,26 +21,36 @@ _MAX_JOBS = 300
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a comment last said. `runs`: id -> (attempt, finished jobs); `jobs`: digest of a name -> (status, attempt,
+    """What a comment last said.
+
+    `runs`: digest of a workflow -> (run id, attempt, finished jobs); `jobs`: digest of a name -> (status, attempt,
     signature).
     """
 
     head: str = ""
     colour: str = "none"
-    runs: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    settled: str = "none"  # the last colour that was a result: red or green
+    runs: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     jobs: Mapping[str, tuple[str, int, str]] = field(default_factory=dict)
 
     def encode(self) -> str:
         """Return the hidden line."""
-        runs = ",".join(f"{k}:{a}:{d}" for k, (a, d) in sorted(self.runs.items()))
+        runs = ",".join(f"{k}:{i}:{a}:{d}" for k, (i, a, d) in sorted(self.runs.items()))
         jobs = ",".join(f"{k}:{s}:{a}:{g}" for k, (s, a, g) in sorted(self.jobs.items())[:_MAX_JOBS])
-        line = f"v=1;head={self.head};colour={self.colour};runs={runs};jobs={jobs}"
+        line = f"v=1;head={self.head};colour={self.colour};settled={self.settled};runs={runs};jobs={jobs}"
         assert re.fullmatch(r"[0-9a-z=,;:.-]+", line), line
         return f"<!-- {line} -->"
 
     def is_ahead_of(self, other: State) -> bool:
         """Tell if this view saw more of some run than the other did, for the same head."""
-        return self.head == other.head and any(seen > other.runs.get(run, (0, 0)) for run, seen in self.runs.items())
+        return self.head == other.head and any(
+            _age(seen) > _age(other.runs.get(key, ("", 0, 0))) for key, seen in self.runs.items()
+        )
+
+
+def _age(run: tuple[str, int, int]) -> tuple[int, str, int, int]:
+    """Order of runs of one workflow: ids grow, then attempts, then finished jobs."""
+    return (len(run[0]), *run)
 
 
 def name_digest(name: str) -> str:
@@ -58,7 +68,8 @@ def state_of(board: Board) -> State:
     return State(
         head=_word(board.head or ""),
         colour=board.colour,
-        runs={_word(r.id): (r.attempt, r.done) for r in board.runs},
+        settled=board.colour if board.colour in ("red", "green") else "none",
+        runs={name_digest(r.key): (_word(r.id), r.attempt, r.done) for r in board.runs},
         jobs={
             name_digest(f"{row.suite}\n{row.job}"): (
                 _word(row.status),
@@ -84,11 +95,11 @@ def parse_state(body: str) -> State | None:
     if parts.get("v") != "1":
         return None
     try:
-        runs = {k: (int(a), int(d)) for k, a, d in (r.split(":") for r in _items(parts.get("runs")))}
+        runs = {k: (i, int(a), int(d)) for k, i, a, d in (r.split(":") for r in _items(parts.get("runs")))}
         jobs = {k: (s, int(a), g) for k, s, a, g in (j.split(":") for j in _items(parts.get("jobs")))}
     except ValueError:
         return None
-    return State(parts.get("head", ""), parts.get("colour", "none"), runs, jobs)
+    return State(parts.get("head", ""), parts.get("colour", "none"), parts.get("settled", "none"), runs, jobs)
 
 
 def _items(text: str | None) -> list[str]:

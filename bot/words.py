@@ -74,6 +74,8 @@ STATUS: Mapping[Status, tuple[str, str]] = {
     Status.PENDING: ("waiting", "等待中"),
 }
 
+UNFINISHED = (Status.RUNNING, Status.PENDING)
+
 VERDICT: Mapping[VerdictValue, tuple[str, str]] = {
     "this-change": ("from this change", "由本次改动引起"),
     "base": ("the base branch fails alike", "基线分支同样失败"),

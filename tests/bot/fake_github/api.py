@@ -286,8 +286,9 @@ class Api(World):
                 if (text := self.log_text.get(j)) is None:
                     continue
                 name = re.sub(r"[/:]", "", self.job_map[j]["name"])[:90]
-                z.writestr(f"{i}_{name}.txt", text)
-                z.writestr(f"{name}/1_Set up job.txt", text[: len(text) // 9])
+                z.writestr(f"{i}_{name}.txt", "set up\n" + text)
+                z.writestr(f"{name}/1_Set up job.txt", "set up\n")
+                z.writestr(f"{name}/2_Run tests.txt", text)
         return out.getvalue()
 
     # ---- check runs
