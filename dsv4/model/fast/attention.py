@@ -100,7 +100,7 @@ class BlockAttention(PyLayer):
         for block, p in zip(ctx.blocks, ctx.probabilities, strict=True):
             dq, ds_sink = block_gradient(block, p, (q, kv, entries, do, inner), (dkv, dentries), ctx.sight)
             dqs.append(dq)
-            dsink += ds_sink
+            dsink = dsink + ds_sink
         dq = paddle.concat(dqs, axis=1)
         return (dq, dkv, dsink) if dentries is None else (dq, dkv, dentries, dsink)
 
@@ -243,7 +243,8 @@ def block_gradient(
         dq = dq + paddle.matmul(dsg, near).reshape([B, T * H, d])
         dnear = paddle.matmul(dsg, qg, transpose_x=True).add_(paddle.matmul(pg, dog, transpose_x=True))
         flat = paddle.zeros([B * entries.shape[1], d], dtype=q.dtype)
-        dentries += paddle.index_add(flat, rows, 0, dnear.reshape([-1, d])).reshape(dentries.shape)
+        flat = paddle.index_add(flat, rows, 0, dnear.reshape([-1, d]))
+        dentries.add_(flat.reshape(dentries.shape))
     elif block.entries:
         assert dentries is not None
         first = block.window_keys
