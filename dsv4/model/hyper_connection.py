@@ -53,19 +53,19 @@ class HyperConnection(nn.Layer):
         """Return pre [B, S, n], post [B, S, n] and C [B, S, n, n]."""
         c, n = self.config, self.config.hc_mult
         B, S = X_BSnD.shape[:2]
-        x = X_BSnD.flatten(2)
         if self.policy.fast:
-            u = NormedProjection.apply(x.flatten(0, 1), self.mapping_proj.weight, c.hc_eps, c.hc_norm)
+            x = X_BSnD.reshape([B * S, -1])
+            u = NormedProjection.apply(x, self.mapping_proj.weight, c.hc_eps, c.hc_norm)
             u = u.reshape([B, S, -1])
         else:
-            u = self._normed_projection(x)
+            u = self._normed_projection(X_BSnD.flatten(2))
         u_pre, u_post, u_res = u.split([n, n, n * n], axis=-1)
         b_pre, b_post, b_res = self.bias.split([n, n, n * n])
         pre = F.sigmoid(self.alpha_pre * u_pre + b_pre) + c.hc_eps
         post = 2.0 * F.sigmoid(self.alpha_post * u_post + b_post)
         logits = self.alpha_res * u_res + b_res
         if self.policy.fast:
-            C = SinkhornFunction.apply(logits.flatten(0, 1), n, c.hc_sinkhorn_iters, c.hc_eps)
+            C = SinkhornFunction.apply(logits.reshape([B * S, n * n]), n, c.hc_sinkhorn_iters, c.hc_eps)
             return pre, post, C.reshape([B, S, n, n])
         return pre, post, sinkhorn(logits.reshape([B, S, n, n]), c.hc_sinkhorn_iters, c.hc_eps)
 

@@ -11,7 +11,7 @@ from paddle import nn
 from dsv4.config import LossConfig, ModelConfig
 from dsv4.model.dispatch import Dispatcher, LocalDispatcher
 from dsv4.model.fast.experts import GroupedExperts
-from dsv4.model.fast.pointwise import ClampedSwiGLU
+from dsv4.model.fast.pointwise import clamped_swiglu as fused_swiglu
 from dsv4.model.linear import Linear
 from dsv4.model.router import Router, Routing, balance_loss, tokens_per_expert
 from dsv4.model.trace import Trace, record
@@ -22,7 +22,7 @@ def clamped_swiglu(gate_up: paddle.Tensor, limit: float, fast: bool = False) -> 
     """SiLU(min(g, limit)) ⊙ clip(u, -limit, limit) of [..., 2I], gate first. The gate has no lower clamp."""
     g, u = gate_up.chunk(2, axis=-1)
     if fast:
-        return ClampedSwiGLU.apply(g, u, limit)
+        return fused_swiglu(g, u, limit)
     return F.silu(g.clip(max=limit)) * u.clip(min=-limit, max=limit)
 
 

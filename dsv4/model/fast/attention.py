@@ -116,7 +116,7 @@ class BiasMaker:
     def make(self, block: Block) -> paddle.Tensor:
         """[T·H, keys] where all sequences see alike, else [B, T·H, keys]."""
         T = block.t1 - block.t0
-        key = (T, block.t0 - block.low, block.entries)
+        key = (T, block.t0 - block.low, block.t0 if block.entries else -1)
         chosen = self.sight.topk is not None and block.entries and not block.gathered
         if not chosen and key in self.made:
             return self.made[key]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import paddle
-import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 
-from dsv4.model.fast.pointwise import swiglu_gradient
+from dsv4.model.fast.pointwise import clamped_swiglu, clamped_swiglu_gradient
 from dsv4.numerics.policy import DtypePolicy
 
 
@@ -39,7 +38,7 @@ class GroupedExperts(PyLayer):
             xe, width = x[first:last], fc1[e].shape[0] // 2
             g = act(paddle.matmul(xe, fc1[e][:width], transpose_y=True))
             u = act(paddle.matmul(xe, fc1[e][width:], transpose_y=True))
-            h = act(F.silu(g.clip(max=limit)) * u.clip(min=-limit, max=limit) * w[first:last])
+            h = act(clamped_swiglu(g, u, limit) * w[first:last])
             pieces.append(act(paddle.matmul(h, fc2[e], transpose_y=True)))
             ctx.kept.append((e, first, last, g, u))
         ctx.save_for_backward(x, w, *matrices)
@@ -57,7 +56,7 @@ class GroupedExperts(PyLayer):
         for e, first, last, g, u in ctx.kept:
             xe, we, dye, width = x[first:last], w[first:last], dy[first:last], fc1[e].shape[0] // 2
             dhw = paddle.matmul(dye, fc2[e])
-            h, dg, du = swiglu_gradient(g, u, dhw * we, ctx.limit)
+            h, dg, du = clamped_swiglu_gradient(g, u, dhw * we, ctx.limit)
             dw.append((dhw * h).sum(axis=-1, keepdim=True))
             d2[e] = paddle.matmul(dye, ctx.act(h * we), transpose_x=True)
             d1[e] = paddle.concat([paddle.matmul(dg, xe, transpose_x=True), paddle.matmul(du, xe, transpose_x=True)])

@@ -9,6 +9,8 @@ import paddle
 import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 
+from dsv4.model.fast.pointwise import mean_last
+
 
 class NormedProjection(PyLayer):
     """u = ρ·(φ x̃) [T, m] of x̃ [T, nD], with ρ in Megatron's or Hugging Face's form.
@@ -19,7 +21,7 @@ class NormedProjection(PyLayer):
     @staticmethod
     def forward(ctx: Any, x: paddle.Tensor, phi: paddle.Tensor, eps: float, form: str) -> paddle.Tensor:
         """Return u."""
-        q = (x * x).mean(axis=-1, keepdim=True)
+        q = mean_last(x * x)
         if form == "megatron":
             root = q.sqrt()
             rho = 1.0 / (root + eps)

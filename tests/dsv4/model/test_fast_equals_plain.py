@@ -134,6 +134,15 @@ def test_gathered_entries_equal_masked_ones(sparse):
     assert_equal(config, LossConfig(indexer_loss_coeff=0.5, indexer_sparse_loss=sparse), 200, 1)
 
 
+@pytest.mark.parametrize("window", [1, 64, 128])
+def test_entries_become_visible_in_the_middle_of_equal_blocks(window):
+    """Blocks before and after the end of an HCA window differ only in what they see of its entry."""
+    config = ModelConfig(
+        num_layers=1, compress_ratios=(128,), num_hash_layers=1, mtp_layers=0, mtp_compress_ratios=(), window=window
+    )
+    assert equal(config, LossConfig(), 400, 1)
+
+
 def test_nothing_on_the_fast_path_grows_with_the_square_of_the_length(monkeypatch):
     """No tensor that a product, softmax or concatenation makes holds S·S elements."""
     length, largest = 1024, 0
