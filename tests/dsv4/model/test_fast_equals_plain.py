@@ -85,10 +85,12 @@ def has_tie(trace, topk):
     return False
 
 
-def assert_equal(config, losses, length, seed):
+def equal(config, losses, length, seed):
+    """Assert that both paths agree; False for a tie, where either choice is right."""
     ours, our_trace, our_gradients = run(config, losses, length, seed, "fast")
     theirs, their_trace, their_gradients = run(config, losses, length, seed, "plain")
-    assume(not has_tie(their_trace, config.index_topk))
+    if has_tie(their_trace, config.index_topk):
+        return False
     assert our_trace.keys() == their_trace.keys()
     for name, value in their_trace.items():
         if value.dtype.kind == "f":
@@ -104,19 +106,20 @@ def assert_equal(config, losses, length, seed):
     assert {k: v.tolist() for k, v in ours.expert_counts.items()} == {
         k: v.tolist() for k, v in theirs.expert_counts.items()
     }
+    return True
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(models())
 def test_fast_equals_plain(drawn):
-    assert_equal(*drawn)
+    assume(equal(*drawn))
 
 
 @pytest.mark.soak
 @settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(models())
 def test_fast_equals_plain_soak(drawn):
-    assert_equal(*drawn)
+    assume(equal(*drawn))
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -131,7 +134,7 @@ def test_gathered_entries_equal_masked_ones(sparse):
         index_topk=3,
         window=16,
     )
-    assert_equal(config, LossConfig(indexer_loss_coeff=0.5, indexer_sparse_loss=sparse), 200, 1)
+    assert equal(config, LossConfig(indexer_loss_coeff=0.5, indexer_sparse_loss=sparse), 200, 1)
 
 
 @pytest.mark.parametrize("window", [1, 64, 128])
