@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from matrix.files import replace
 from matrix.records import RunRecord
 from matrix.report import text
-from matrix.report.view import took, view, why
+from matrix.report.view import cards, took, view, why
 
 NAME = "report.html"
 
@@ -32,6 +34,11 @@ def _link(path: str) -> str:
     return quote(path.encode("utf-8", "replace"), safe="/")
 
 
+def _prose(value: str) -> Markup:
+    """Escape a sentence of a rule page, and set what stands between backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text.plain(value)))))  # noqa: S704 -- escaped above
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -45,8 +52,9 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "link": _link,
+        "prose": _prose,
         "duration": text.duration,
         "size": text.size,
     }
-    environment.globals |= {"took": took, "why": why, "count": text.count}
+    environment.globals |= {"took": took, "why": why, "cards": cards, "count": text.count}
     return environment

@@ -14,7 +14,7 @@ from rich.text import Text
 from matrix.records import BAD, Attempt, JobRecord, RunRecord, Status
 from matrix.report import terminal
 from matrix.report.text import duration, one_line, plain, size
-from matrix.report.view import ORDER, rerun_command, seconds, tail, took, view, why
+from matrix.report.view import ORDER, cards, rerun_command, seconds, tail, took, view, why
 
 _TAIL = 25  # lines of a log that are shown where nothing points into it
 
@@ -102,8 +102,8 @@ def print_job(console: Console, run: RunRecord, job: JobRecord, folder: Path) ->
     for fact in job.facts:
         console.print(Text(f"  {one_line(f'{fact.key}: {fact.value}')}"), soft_wrap=True)
     if job.verdict:
-        compared = f" ({'; '.join(job.verdict.compared)})" if job.verdict.compared else ""
-        console.print(Text(f"  verdict: {job.verdict.value}{one_line(compared)}"), soft_wrap=True)
+        compared = f" ({one_line('; '.join(job.verdict.compared))})" if job.verdict.compared else ""
+        console.print(Text(f"  verdict: {job.verdict.value}{compared}"), soft_wrap=True)
     if failure and failure.blocked:
         console.print(
             Text("  blocked by this: " + ", ".join(one_line(j.name) for j in failure.blocked)), soft_wrap=True
@@ -119,7 +119,7 @@ def _attempt(attempt: Attempt) -> str:
         str(attempt.status or ""),
         attempt.signal or (f"exit {attempt.exit_code}" if attempt.exit_code is not None else ""),
         duration(time) if time is not None else "",
-        terminal.cards(attempt),
+        cards(attempt),
         f"peak {size(attempt.peak_memory)}" if attempt.peak_memory else "",
         one_line(attempt.log),
     ]

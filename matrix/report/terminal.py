@@ -16,9 +16,9 @@ from rich.live import Live as RichLive
 from rich.table import Table
 from rich.text import Text
 
-from matrix.records import FINAL, Attempt, JobRecord, RunRecord, Status
+from matrix.records import FINAL, JobRecord, RunRecord, Status
 from matrix.report.text import count, duration, one_line, plain
-from matrix.report.view import ORDER, Evidence, Failure, finished, seconds, took, view, why
+from matrix.report.view import ORDER, Evidence, Failure, cards, finished, seconds, took, view, why
 
 STYLES = {
     Status.PASSED: "green",
@@ -151,14 +151,6 @@ class Live:
         return Text(f"{done} · {duration(time) if time is not None else ''} · run {self.run.id}", "bold")
 
 
-def cards(attempt: Attempt | None) -> str:
-    """Write the cards of an attempt, as in `H20 #2,3`."""
-    by_model: dict[str, list[str]] = {}
-    for card in attempt.cards if attempt else []:
-        by_model.setdefault(one_line(card.model), []).append(str(card.index))
-    return ", ".join(f"{model} #{','.join(indices)}" for model, indices in by_model.items())
-
-
 def summary(run: RunRecord, folder: Path, console: Console | None = None) -> None:
     """Print what the run came to: the verdict, each failure with its evidence and what it blocked, the way on."""
     console = console or make_console()
@@ -200,6 +192,9 @@ def _print_failure(console: Console, failure: Failure, *, detailed: bool) -> Non
         source = f"  {_unhook(one_line(fact.source))}" if fact.source else ""
         text = _unhook(one_line(f"{fact.key}: {fact.value}"))
         console.print(Text.assemble(f"  {text}", (source, "dim")), soft_wrap=True)
+    if job.verdict and job.verdict.value != "cannot-tell":
+        compared = f" ({one_line('; '.join(job.verdict.compared))})" if job.verdict.compared else ""
+        console.print(Text.assemble(f"  verdict: {job.verdict.value}", (_unhook(compared), "dim")), soft_wrap=True)
     if failure.blocked:
         names = ", ".join(one_line(j.name) for j in failure.blocked)
         console.print(Text.assemble(("  blocked by this: ", "yellow"), _unhook(names)), soft_wrap=True)

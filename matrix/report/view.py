@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from matrix.records import BAD, FINAL, Attempt, JobRecord, RunRecord, Status
 from matrix.report.text import count, duration, one_line
 from matrix.triage.model import Cause
 
-BEFORE, AFTER, MAX_EXCERPT, MAX_WIDTH = 3, 4, 30, 2000  # lines around the evidence, lines in all, bytes of a line
+BEFORE, AFTER, MAX_EXCERPT, MAX_WIDTH = 3, 4, 16, 2000  # lines around the evidence, lines in all, bytes of a line
+# What a runner (this one, and GitHub's) puts before each line.
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,7}Z ")
 NOTES = frozenset({"loss_baseline"})  # facts that a reader should see even of a job that passed
 ORDER = (
     Status.ERROR,
@@ -139,6 +142,14 @@ def took(job: JobRecord) -> float | None:
     return sum(parts) if parts else None
 
 
+def cards(attempt: Attempt | None) -> str:
+    """Write the cards of an attempt, as in `H20 #2,3`."""
+    by_model: dict[str, list[str]] = {}
+    for card in attempt.cards if attempt else []:
+        by_model.setdefault(one_line(card.model), []).append(str(card.index))
+    return ", ".join(f"{model} #{','.join(indices)}" for model, indices in by_model.items())
+
+
 def why(job: JobRecord) -> str:
     """Return in a line why a job is what it is: its first cause, who blocks it, or the reason that was noted."""
     if job.status is Status.BLOCKED and job.blocked_by:
@@ -173,12 +184,12 @@ def excerpt(folder: Path, log: str, line: int, end_line: int | None = None) -> I
     path = (top / log).resolve()
     if not path.is_relative_to(top) or not path.is_file():
         return
-    last = min(max(end_line or line, line) + AFTER, line + MAX_EXCERPT)
+    last = min(max(end_line or line, line + AFTER), line + MAX_EXCERPT)
     first = max(1, line - BEFORE)
-    hits = range(line, min(max(end_line or line, line), line + MAX_EXCERPT) + 1)
     with path.open("rb") as f:
         for number, raw in enumerate(itertools.islice(_lines(f), first - 1, last), first):
-            yield Line(number, raw.decode("utf-8", "replace").rstrip("\r\n"), number in hits)
+            text = raw.decode("utf-8", "replace").rstrip("\r\n")
+            yield Line(number, _STAMP.sub("", text), number == line)
 
 
 def tail(folder: Path, log: str, count: int) -> list[str]:

@@ -60,7 +60,7 @@ def run_with(runs, tmp_path, text):
     job = runs.job(
         "x",
         "failed",
-        runs.cause("unknown", text, 3, fix={"en": text or "f"}),
+        runs.cause("unknown", text, 3, fix={"en": text.replace("`", "") or "f"}),
         suite=text,
         reason=text or "r",
         failing_tests=[text],
@@ -81,6 +81,12 @@ def test_the_page_tells_failures_what_they_block_and_the_way_to_run_again(runs, 
         "tests/a.py::test_b[bf16]",
     ):
         assert part in text, part
+
+
+def test_backticks_of_a_fix_become_code_and_nothing_else(runs, tmp_path):
+    cause = runs.cause("unknown", "t", 1, fix={"en": "set `a<b>` & go"})
+    page = html.render(runs.run_of(runs.job("x", "failed", cause)), tmp_path)
+    assert "set <code>a&lt;b&gt;</code> &amp; go" in page
 
 
 def test_a_run_going_on_and_an_empty_run_have_a_page(runs, tmp_path):

@@ -39,17 +39,22 @@ def test_jobs_blocked_in_a_circle_are_all_shown(runs, tmp_path):
 def test_the_excerpt_holds_the_evidence_and_its_neighbours(tmp_path):
     log = write_log(tmp_path, "j", "".join(f"line {n}\n" for n in range(1, 100)))
     rows = list(excerpt(tmp_path, log, 50, 52))
-    assert [r.number for r in rows] == list(range(47, 57))
-    assert [r.number for r in rows if r.hit] == [50, 51, 52]
+    assert [r.number for r in rows] == list(range(47, 55))
+    assert [r.number for r in rows if r.hit] == [50]
     assert rows[3].text == "line 50"
+
+
+def test_the_runners_time_before_each_line_is_left_out(tmp_path):
+    log = write_log(tmp_path, "j", "2026-12-01T03:57:57.616806Z   boom\n2026-12-01 03:57:57,616 its own\n")
+    assert [r.text for r in excerpt(tmp_path, log, 1)] == ["  boom", "2026-12-01 03:57:57,616 its own"]
 
 
 def test_excerpts_are_bounded_in_lines_and_width(tmp_path):
     log = write_log(tmp_path, "j", ("x" * 1_000_000 + "\n") * 100)
     rows = list(excerpt(tmp_path, log, 1, 100))
-    assert len(rows) == 31
+    assert len(rows) == 17
     assert all(len(r.text) == 2000 for r in rows)
-    assert rows[-1].number == 31
+    assert rows[-1].number == 17
 
 
 def test_a_log_outside_the_run_folder_is_never_shown(tmp_path):
