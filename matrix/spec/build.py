@@ -20,7 +20,7 @@ from matrix.spec.job import (
     Limit,
     LossBaseline,
 )
-from matrix.spec.model import BaselineSpec, JobSpec, PytestSpec
+from matrix.spec.model import BaselineSpec, ContainerSpec, JobSpec, PytestSpec
 
 # Stands by itself, so that the Python of the job needs pytest only, not this package.
 SHARD_SCRIPT = Path(__file__).parent.parent / "shard" / "matrix_pytest_shard.py"
@@ -51,9 +51,7 @@ def _one(
         expect=spec.expect / spec.shards if spec.expect else None,
         env=dict(spec.env),
         cwd=spec.cwd,
-        container=Container(spec.container.image, spec.container.shm, tuple(spec.container.mounts))
-        if spec.container
-        else None,
+        container=_container(spec.container, shard),
         inputs=Inputs(tuple(spec.inputs.paths), tuple(spec.inputs.hub), spec.inputs.disk),
         parameters={key: written(value) for key, value in combo.items()},
         overrides=spec.overrides,
@@ -71,6 +69,13 @@ def _one(
         tags=tuple(dict.fromkeys(spec.tags)),
         line=line,
     )
+
+
+def _container(spec: ContainerSpec | None, shard: tuple[int, int] | None) -> Container | None:
+    if spec is None:
+        return None
+    script = (f"{SHARD_SCRIPT.parent}:{SHARD_SCRIPT.parent}:ro",) if shard else ()
+    return Container(spec.image, spec.shm, (*spec.mounts, *script))
 
 
 def _pytest(spec: PytestSpec, shard: tuple[int, int] | None) -> tuple[str, ...]:

@@ -187,11 +187,7 @@ class _Builder:
     def value(self, node: Node, path: tuple[Part, ...], open_nodes: tuple[int, ...]) -> Any:
         """Build a node; `open_nodes` are those that it stands in."""
         self.document.lines.setdefault(path, node.start_mark.line + 1)
-        self.count += 1
-        if self.count > MAX_VALUES:
-            if not self.full:
-                self.problem(node, path, f"aliases make more than {MAX_VALUES:,} values of this file: use fewer")
-            self.full = True
+        if self._counted(node, path):
             return self._invalid(path)
         if id(node) in open_nodes:
             self.problem(node, path, "an anchor that contains itself: remove the alias")
@@ -207,6 +203,14 @@ class _Builder:
             return [self.value(item, (*path, i), inside) for i, item in enumerate(node.value)]
         assert isinstance(node, MappingNode)
         return self._mapping(node, path, inside)
+
+    def _counted(self, node: Node, path: tuple[Part, ...]) -> bool:
+        """Count a value; whether there are too many of them."""
+        self.count += 1
+        if self.count > MAX_VALUES and not self.full:
+            self.problem(node, path, f"aliases make more than {MAX_VALUES:,} values of this file: use fewer")
+            self.full = True
+        return self.full
 
     def _invalid(self, path: tuple[Part, ...]) -> object:
         self.document.invalid.add(path)
@@ -232,6 +236,8 @@ class _Builder:
             out[key] = self._entry(key, value_node, path, line, inside)
         for source in self._merged(node, path):
             for key_node, value_node in _own(source):
+                if self._counted(key_node, path):
+                    return out
                 key, line = str(key_node.value), key_node.start_mark.line + 1
                 if key not in out:
                     out[key] = self._entry(key, value_node, path, line, inside)

@@ -55,7 +55,8 @@ def layer(layers: list[tuple[Path, Any]], job_path: Path) -> Layered:
                     out.origins["tags", len(old) + i] = (*path, key, i)
             else:
                 out.values[key] = value
-                out.origins = {k: v for k, v in out.origins.items() if k[:1] != (key,)}
+                if key in ("env", "tags"):
+                    out.origins = {k: v for k, v in out.origins.items() if k[:1] != (key,)}
                 out.origins[key,] = (*path, key)
     env = out.values.get("env")
     if isinstance(env, dict):
@@ -67,6 +68,15 @@ def _env(out: Layered, new: dict[str, Any], path: Path) -> None:
     out.values["env"] = {**out.values["env"], **new}
     for name in new:
         out.origins["env", name] = (*path, name)
+
+
+def weight(value: Any) -> int:
+    """How much there is to copy of a value: one for each part, and for each 50 characters."""
+    if isinstance(value, dict):
+        return 1 + sum(1 + len(key) // 50 + weight(item) for key, item in value.items())
+    if isinstance(value, list):
+        return 1 + sum(weight(item) for item in value)
+    return 1 + (len(value) // 50 if isinstance(value, str) else 0)
 
 
 @dataclass(frozen=True, slots=True)

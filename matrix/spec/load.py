@@ -17,7 +17,7 @@ from matrix.spec.build import build
 from matrix.spec.check import check
 from matrix.spec.complain import sentence
 from matrix.spec.document import Document, parse
-from matrix.spec.expand import Layered, combinations, layer, substitute
+from matrix.spec.expand import Layered, combinations, layer, substitute, weight
 from matrix.spec.job import Job
 from matrix.spec.model import JobSpec, MatrixSpec
 from matrix.spec.problems import Part, Problem, SpecError, show_path
@@ -25,6 +25,7 @@ from matrix.spec.wishes import fitting
 
 FILE_NAME = "matrix.yaml"
 MAX_JOBS = 5000
+MAX_WEIGHT = 1_000_000  # values of all jobs together
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class _Reader:
         self.problems: dict[Problem, None] = dict.fromkeys(document.problems)  # a set that keeps the order
         self.outer: MatrixSpec | None = None
         self.layers: dict[tuple[str, int], Layered] = {}
+        self.budget = MAX_WEIGHT
         self.broken: set[str] = set()  # hand-offs that jobs with mistakes may produce
 
     def complain(self, path: tuple[Part, ...], message: str) -> None:
@@ -166,6 +168,8 @@ class _Reader:
         if not isinstance(raw, dict):
             self.complain(path, "must be a mapping with 'command' or 'pytest'")
             return []
+        if self.budget < 0:
+            return []
         layered = layer(
             [(("defaults",), data.get("defaults")), ((*path[:2], "defaults"), body.get("defaults")), (path, raw)], path
         )
@@ -179,6 +183,11 @@ class _Reader:
 
     def _concrete(self, name: str, suite: str, path: tuple[Part, ...], layered: Layered) -> list[Job]:
         combos, mistakes = combinations(layered.values)
+        self.budget -= weight(layered.values) * max(1, len(combos))
+        if self.budget < 0:
+            message = "with its defaults and parameters, the matrix is larger than {:,} values: use fewer"
+            self.complain(("suites",), message.format(MAX_WEIGHT))
+            return []
         for mistake in mistakes:
             self.complain(layered.where(mistake.path), mistake.message)
         out: list[Job] = []

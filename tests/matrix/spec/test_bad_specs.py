@@ -299,6 +299,37 @@ def test_a_bomb_of_aliases_is_refused_before_it_fills_memory():
         read_bytes("\n".join(lines).encode())
 
 
+BOMBS = {
+    "merges of one large anchor": "b: &b {"
+    + ",".join(f"k{i}: 1" for i in range(9000))
+    + "}\n"
+    + "\n".join(f"m{i}: {{<<: [{','.join(['*b'] * 39)}]}}" for i in range(4000)),
+    "large defaults of many jobs": "defaults: {env: {"
+    + ",".join(f"K{i}: 1" for i in range(20000))
+    + "}}\nsuites: {s: {jobs: {"
+    + ",".join(f"j{i}: {{command: x}}" for i in range(5000))
+    + "}}}",
+    "a large job of many combinations": "suites: {s: {jobs: {j: {command: ["
+    + ",".join(["'${{ a }}'"] * 20000)
+    + f"], parameters: {{a: {list(range(900))}}}}}}}}}}}",
+    "a long text of many combinations": "suites: {s: {jobs: {j: {command: '"
+    + "${{ a }} " * 50000
+    + f"', parameters: {{a: {list(range(900))}}}}}}}}}}}",
+    "many unknown keys over many defaults": "defaults: {"
+    + ",".join(f"k{i}: 1" for i in range(20000))
+    + "}\nsuites: {s: {jobs: {j: {"
+    + ",".join(f"k{i}: 1" for i in range(20000))
+    + "}}}}",
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS.keys())
+def test_a_small_file_that_means_much_work_is_refused(text):
+    with pytest.raises(SpecError):
+        read_bytes(text.encode())
+
+
 def test_a_bomb_of_merges_is_refused():
     lines = ["a0: &a0 {x: 1}"]
     lines += [f"a{i}: &a{i}\n  <<: [{','.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
