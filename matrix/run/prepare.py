@@ -75,7 +75,7 @@ def environment(job: Job, attempt: int, place: Place) -> dict[str, str]:
 
 def shard_folder(job: Job, place: Place) -> Path:
     """Return where the shards of one job exchange the times of their tests."""
-    return place.folder / "shards" / (job.base or job.name)
+    return place.folder / "shards" / job.whole
 
 
 def command(job: Job, attempt: int, place: Place) -> tuple[str, ...]:

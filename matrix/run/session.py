@@ -19,12 +19,12 @@ from matrix.host import gpus, process
 from matrix.host.gpus import Card
 from matrix.plan import hosts
 from matrix.plan.hosts import card_suits
-from matrix.records import RunRecord, Status, load, save
+from matrix.records import Fact, RunRecord, Status, load, save
 from matrix.run import record as records
 from matrix.run.companions import check_out
 from matrix.run.folder import RECORD, create, locked, runs_folder
 from matrix.run.loop import Listener, Runner
-from matrix.run.prepare import Place, handoff_paths
+from matrix.run.prepare import Place, handoff_paths, shard_folder
 from matrix.run.times import expected_times
 from matrix.shard import times as shard_times
 from matrix.spec.job import Job
@@ -163,6 +163,7 @@ def _follow(session: Session, show: Show) -> None:
     finally:
         engine.close()
     _keep_times(pending, place)
+    _compare_shards(session, pending, place)
     _report(session)
 
 
@@ -227,7 +228,7 @@ def _site_cards() -> tuple[Card, ...]:
 def _shard_stores(jobs: Sequence[Job], place: Place) -> dict[Path, Path]:
     """Return where shards exchange times in this run, and where these are kept from run to run."""
     kept = place.root / ".matrix" / "times"
-    return {place.folder / "shards" / job.base: kept / f"{job.base}.json" for job in jobs if job.shard}
+    return {shard_folder(job, place): kept / f"{job.whole}.json" for job in jobs if job.shard}
 
 
 def _pin_times(jobs: Sequence[Job], place: Place) -> None:
@@ -238,3 +239,17 @@ def _pin_times(jobs: Sequence[Job], place: Place) -> None:
 def _keep_times(jobs: Sequence[Job], place: Place) -> None:
     for folder, store in _shard_stores(jobs, place).items():
         shard_times.keep(folder, store)
+
+
+def _compare_shards(session: Session, jobs: Sequence[Job], place: Place) -> None:
+    """Say so, at every shard, when shards of one suite collected different tests."""
+    for folder in _shard_stores(jobs, place):
+        said = shard_times.disagreement(folder)
+        if not said:
+            continue
+        suite = [job for job in jobs if job.shard and shard_folder(job, place) == folder]
+        print(f"matrix: {suite[0].whole}: {said}", file=sys.stderr)
+        for job in suite:
+            source = str(folder.relative_to(session.folder))
+            session.record.job(job.name).facts.append(Fact(key="shards_differ", value=said, source=source))
+        save(session.record, session.folder / RECORD)

@@ -123,6 +123,11 @@ class Job:
     line: int = 0  # where the job stands in matrix.yaml
     description: str | None = None
 
+    @property
+    def whole(self) -> str:
+        """Its name without the shard: what all shards of one suite have in common."""
+        return self.name.rsplit("@shard=", 1)[0] if self.shard else self.name
+
     def allowed(self, today: str) -> bool:
         """Whether a failure does not count on this day (ISO date): allowed, and the day is not past."""
         return self.allow_failure is not None and today <= self.allow_failure.until
