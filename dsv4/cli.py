@@ -74,4 +74,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as e:  # such as a full disk in the middle of a run
+        print(f"dsv4: {e}", file=sys.stderr)
+        sys.exit(3)
     sys.exit(code if isinstance(code, int) else 0)

@@ -14,7 +14,9 @@ from dsv4.align.events import Collector, write_dump
 from dsv4.align.record import meta_path
 from dsv4.align.writer import RecordWriter
 from dsv4.data.batch import Source
+from dsv4.data.replay import Replay
 from dsv4.data.sources import open_source
+from dsv4.data.tokens import TokenTensors
 from dsv4.errors import UsageError
 from dsv4.identity import head_lines, run_identity, write_meta
 from dsv4.numerics import env
@@ -50,6 +52,8 @@ def run_training(config: RunConfig, options: RunOptions) -> Trainer:
     """
     source = _source(options.tokens or config.data.path, config, "tokens", "--tokens or data.path")
     held_out = _source(config.data.eval, config, "evaluation", "data.eval") if config.train.eval_every else None
+    _check_reach(source, config)
+    writer = _checkpoint_writer(options)
     trainer = Trainer(config, source, init=options.init)
     restored = _restore(trainer, options)
     prefix = str(options.record or options.save or "none")
@@ -58,9 +62,6 @@ def run_training(config: RunConfig, options: RunOptions) -> Trainer:
     if options.record:
         record = RecordWriter(options.record, finished_steps=trainer.step, accumulate=config.train.accumulate)
         write_meta(meta_path(options.record), identity)
-    writer = (
-        checkpoint.Writer(options.save, keep=options.keep, background=options.background_save) if options.save else None
-    )
 
     with RunLog(config.train.steps, done=trainer.step, metrics=options.metrics) as log:
         for line in head_lines(identity):
@@ -110,6 +111,22 @@ def _dumped_step(trainer: Trainer, options: RunOptions) -> StepResult:
     result = trainer.train_step()
     write_dump(options.dump, result.step, collector.take())
     return result
+
+
+def _check_reach(source: Source, config: RunConfig) -> None:
+    """Ask for the last micro-batch now rather than in the middle of the night."""
+    if isinstance(source, TokenTensors | Replay):
+        source.batch(config.train.steps * config.train.accumulate - 1)
+
+
+def _checkpoint_writer(options: RunOptions) -> checkpoint.Writer | None:
+    if options.save is None:
+        return None
+    try:
+        options.save.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise UsageError(f"{options.save}: {e.strerror}", "name a folder that can be written with --save") from None
+    return checkpoint.Writer(options.save, keep=options.keep, background=options.background_save)
 
 
 def _source(path: Path | str | None, config: RunConfig, what: str, how: str) -> Source:

@@ -231,3 +231,18 @@ def test_a_killed_run_resumes_to_the_same_record(small, tmp_path):
 def test_a_run_killed_at_many_moments_resumes_to_the_same_record(small, tmp_path, seed):
     kill_and_resume(small, tmp_path, kills=4, seed=seed)
     assert_as_uninterrupted(small, tmp_path)
+
+
+# -- mistakes that are seen before the first step ---------------------------------------------------------------------------
+
+
+def test_a_run_that_the_data_cannot_feed_does_not_begin(small, tmp_path):
+    with pytest.raises(UsageError, match="holds 20 micro-batches, number 22 is needed"):
+        run(small, tmp_path, "steps=11")
+    assert not (tmp_path / "run.csv").exists()
+
+
+def test_a_folder_that_cannot_be_made_stops_before_training(small, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="Not a directory"):
+        run(small, tmp_path, save=tmp_path / "file" / "ck")
