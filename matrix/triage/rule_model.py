@@ -98,8 +98,8 @@ class PatternSpec(_Model):
 class Examples(_Model):
     """Texts a rule must claim (the line marked by MARKER) and texts it must leave alone."""
 
-    match: tuple[Filled, ...] = Field(min_length=1)
-    no_match: tuple[Filled, ...] = Field(min_length=1)
+    match: tuple[Filled, ...] = ()
+    no_match: tuple[Filled, ...] = ()
 
     @field_validator("match")
     @classmethod
@@ -120,17 +120,26 @@ class Rule(_Model):
     role: Role = "cause"
     follows: tuple[CategoryId, ...] = ()  # categories that this one is usually a consequence of
     captures: dict[str, Text] = Field(default_factory=dict)  # words for a capture that the matching pattern lacks
-    patterns: tuple[PatternSpec, ...] = Field(min_length=1)
+    structure: Text | None = None  # how the ranking tells it by structure alone; a category without patterns needs it
+    patterns: tuple[PatternSpec, ...] = ()
     fix: Text
     steps: Steps
     false_positives: Text
     references: tuple[Annotated[str, StringConstraints(pattern=r"^https?://\S+$")], ...] = Field(min_length=1)
-    examples: Examples
+    examples: Examples = Examples()
+
+    @model_validator(mode="after")
+    def _is_decidable(self) -> Rule:
+        if not self.patterns and self.structure is None:
+            raise ValueError("no patterns: write some, or say under `structure` how the ranking finds it")
+        if self.patterns and not (self.examples.match and self.examples.no_match):
+            raise ValueError("patterns need examples: at least one text to match and one that must not")
+        return self
 
     @model_validator(mode="after")
     def _fix_can_be_filled(self) -> Rule:
         for pattern in self.patterns:
-            known = set(re.compile(pattern.regex).groupindex) | set(self.captures)
+            known = set(re.compile(pattern.regex).groupindex) | set(self.captures)  # `path_2` only helps `path` out
             for text in (pattern.fix or self.fix).en, (pattern.fix or self.fix).zh:
                 missing = sorted(fields(text) - known)
                 if missing:

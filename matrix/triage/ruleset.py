@@ -86,8 +86,15 @@ class RuleSet:
     def fix(self, pattern: Pattern, captures: Mapping[str, str | None]) -> dict[str, str]:
         """Return the one-sentence fix in each language, with the captures of a match filled in."""
         defaults = self.categories[pattern.category].captures
+        values: dict[str, str] = {}
+        for (
+            name,
+            value,
+        ) in captures.items():  # a regex may not name a group twice, so `path_2` is another place for `path`
+            if value:
+                values.setdefault(re.sub(r"_\d+$", "", name), value)
         return {
-            language: fill(template, captures, {name: words[language] for name, words in defaults.items()})
+            language: fill(template, values, {name: words[language] for name, words in defaults.items()})
             for language, template in zip(LANGUAGES, pattern.fix, strict=True)
         }
 

@@ -1,0 +1,258 @@
+"""Refuses a rule that is wrong, slow or over-broad, with the reason: built-in rules and users' alike.
+
+Pure functions over rules and texts; only `slow_patterns` starts a process, since a runaway regular expression cannot be
+stopped from inside.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import process_time
+
+from matrix.triage.rule_model import MARKER, PatternSpec, Rule
+
+# `re` gives out no tree of its own; these two modules have kept their shape since Python 2 (renamed in 3.11).
+from re import _constants as sre, _parser as sre_parser  # type: ignore[attr-defined]  # isort: skip
+
+HOSTILE_LENGTH = 16 * 1024  # characters; the scanner cuts longer lines before it confirms a match
+SLOW_SECONDS = 0.25  # for one hostile line; a sound pattern needs some milliseconds
+MAX_REPEAT = 4096  # upper bound of a counted repetition
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a rule is refused: the word to look for in its file, and the reason."""
+
+    word: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A pattern that matches a line (0-based) of a text."""
+
+    line: int
+    category: str
+    pattern: PatternSpec
+
+
+@lru_cache(maxsize=4096)
+def _regex(text: str) -> re.Pattern[str]:
+    return re.compile(text)
+
+
+def clean(line: str) -> str:
+    """Take an example's marker and pytest's `E   ` off a line."""
+    return re.sub(r"^E {2,}", "", line.removeprefix(MARKER))
+
+
+def claims(rules: Iterable[Rule], text: str) -> Iterator[Claim]:
+    """Every pattern of `rules` that matches in `text`, without a look at the structure around it."""
+    lines = [clean(line) for line in text.splitlines()]
+    block = "\n".join(lines)
+    for rule in rules:
+        for pattern in rule.patterns:
+            if pattern.block:
+                found = _regex(pattern.regex).search(block)
+                if found and not (pattern.unless and _regex(pattern.unless).search(block)):
+                    start = (
+                        found.start("at") if "at" in found.re.groupindex and found["at"] is not None else found.start()
+                    )
+                    yield Claim(block.count("\n", 0, start), rule.category, pattern)
+                continue
+            for number, line in enumerate(lines):
+                if (
+                    _regex(pattern.regex).search(line)
+                    and not (pattern.unless and _regex(pattern.unless).search(line))
+                    and not (pattern.after and not any(_regex(pattern.after).search(e) for e in lines[:number]))
+                ):
+                    yield Claim(number, rule.category, pattern)
+
+
+def check_examples(rule: Rule, others: Sequence[Rule]) -> list[Problem]:
+    """See that each marked line is claimed by this rule and by no other of the same or a higher priority."""
+    problems: list[Problem] = []
+    proven: set[str] = set()
+    for text in rule.examples.match:
+        marked = next(n for n, line in enumerate(text.splitlines()) if line.startswith(MARKER))
+        word = text.splitlines()[marked].removeprefix(MARKER).strip()
+        own = [c for c in claims([rule], text) if c.line == marked]
+        if not own:
+            problems.append(Problem(word, f"example is not matched by any pattern of {rule.category}"))
+            continue
+        best = max(c.pattern.priority for c in own)
+        proven |= {c.pattern.id for c in own}
+        problems += [
+            Problem(
+                word,
+                f"example is also claimed by {c.pattern.id} of {c.category} (priority {c.pattern.priority} >= {best})",
+            )
+            for c in claims(others, text)
+            if c.line == marked and c.pattern.priority >= best
+        ]
+    for text in rule.examples.no_match:
+        problems += [
+            Problem(text.splitlines()[0].strip(), f"no_match example is matched by {c.pattern.id}")
+            for c in claims([rule], text)
+        ]
+    problems += [Problem(p.id, f"no example shows pattern {p.id}") for p in rule.patterns if p.id not in proven]
+    return problems
+
+
+def check_green(rule: Rule, green: Iterable[tuple[str, str]]) -> list[Problem]:
+    """No pattern may match in (name, text) of a job that passed, save an exception, which may have been handled."""
+    loud = rule.model_copy(update={"patterns": tuple(p for p in rule.patterns if p.where != "exception")})
+    problems = []
+    for name, text in green:
+        for claim in claims([loud], text):
+            line = text.splitlines()[claim.line].strip()[:80]
+            reason = f"pattern {claim.pattern.id} hits the green log {name}:{claim.line + 1}: {line!r}"
+            problems.append(Problem(claim.pattern.id, reason))
+    return problems
+
+
+def check_shape(rule: Rule) -> list[Problem]:
+    """Nested quantifiers, huge repeats, nothing literal to look for, or what hyperscan cannot take."""
+    problems = []
+    for pattern in rule.patterns:
+        tree = sre_parser.parse(pattern.regex)
+        if _nested(tree):
+            problems.append(
+                Problem(pattern.id, f"{pattern.id}: a repeat inside a repeat can take exponential time; write it flat")
+            )
+        if _largest(tree) > MAX_REPEAT:
+            problems.append(
+                Problem(pattern.id, f"{pattern.id}: repeats more than {MAX_REPEAT} times; use a smaller bound")
+            )
+        if _literal(tree) < 3 and not pattern.regex.startswith("^"):
+            reason = "no match must hold a fixed word of 3 letters, so it is too broad; add one, or anchor it with ^"
+            problems.append(Problem(pattern.id, f"{pattern.id}: {reason}"))
+        if refused := hyperscan_refuses(pattern):
+            problems.append(Problem(pattern.id, f"{pattern.id}: {refused}"))
+    return problems
+
+
+def hyperscan_refuses(pattern: PatternSpec) -> str | None:
+    """Why hyperscan cannot take a pattern as it stands, or None (also where hyperscan is not installed)."""
+    try:
+        import hyperscan  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return None
+    flags = hyperscan.HS_FLAG_MULTILINE | (hyperscan.HS_FLAG_PREFILTER if pattern.prefilter else 0)
+    try:
+        hyperscan.Database().compile(expressions=[pattern.regex.encode()], ids=[0], elements=1, flags=[flags])
+    except hyperscan.error as e:
+        hint = "" if pattern.prefilter else "; write it without look-around, or set `prefilter: true`"
+        return f"hyperscan refuses it ({e}){hint}"
+    return None
+
+
+def _children(op: object, argument: object) -> list[sre_parser.SubPattern]:
+    if op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
+        return [argument[2]]  # type: ignore[index]
+    if op is sre.SUBPATTERN:
+        return [argument[3]]  # type: ignore[index]
+    if op is sre.BRANCH:
+        return list(argument[1])  # type: ignore[index]
+    if op in (sre.ASSERT, sre.ASSERT_NOT):
+        return [argument[1]]  # type: ignore[index]
+    if op is sre.ATOMIC_GROUP:
+        return [argument]
+    return []
+
+
+def _repeats(op: object) -> bool:
+    return op in (sre.MAX_REPEAT, sre.MIN_REPEAT)
+
+
+def _nested(tree: sre_parser.SubPattern, inside: bool = False) -> bool:
+    for op, argument in tree:
+        wide = _repeats(op) and argument[1] > 64
+        if wide and inside:
+            return True
+        if any(_nested(child, inside or wide) for child in _children(op, argument)):
+            return True
+    return False
+
+
+def _largest(tree: sre_parser.SubPattern) -> int:
+    bounds = [0]
+    for op, argument in tree:
+        if _repeats(op) and argument[1] is not sre.MAXREPEAT:
+            bounds.append(int(argument[1]))
+        bounds += [_largest(child) for child in _children(op, argument)]
+    return max(bounds)
+
+
+def _literal(tree: sre_parser.SubPattern) -> int:
+    """Length of the longest run of fixed characters that every match holds."""
+    best = run = 0
+    for op, argument in tree:
+        if op is sre.LITERAL:
+            run += 1 if argument < 0x2E80 else 2  # a Chinese character weighs as much as two letters
+            best = max(best, run)
+            continue
+        run = 0
+        if op is sre.BRANCH:
+            best = max(best, min(_literal(branch) for branch in argument[1]))
+        elif op is sre.SUBPATTERN or (_repeats(op) and argument[0] > 0):
+            best = max(best, *(_literal(child) for child in _children(op, argument)))
+    return best
+
+
+def hostile_lines(pattern: PatternSpec) -> list[str]:
+    """Long lines that make a careless pattern try again and again: repeated runs, and its own words over and over."""
+    words = re.findall(r"[A-Za-z][A-Za-z ]{2,}", re.sub(r"\\[a-zA-Z]", " ", pattern.regex))
+    seeds = ["a", " ", "0", "a.", "/a", "a b ", "'a', ", "- ", "error: ", *words, " ".join(words)]
+    return [(seed * (HOSTILE_LENGTH // len(seed) + 1))[:HOSTILE_LENGTH] + "\x00" for seed in seeds if seed]
+
+
+def slow_patterns(rules: Sequence[Rule], seconds: float = SLOW_SECONDS) -> list[tuple[PatternSpec, float]]:
+    """Find patterns that need more than `seconds` of processor time for one hostile line (inf: was stopped)."""
+    queue = [p for rule in rules for p in rule.patterns]
+    slow: list[tuple[PatternSpec, float]] = []
+    context = multiprocessing.get_context("fork")
+    while queue:
+        ours, theirs = context.Pipe(duplex=False)
+        child = context.Process(target=_time_all, args=(queue, theirs), daemon=True)
+        child.start()
+        theirs.close()
+        done = 0
+        while done < len(queue):
+            if not ours.poll(seconds * 40 + 5):
+                slow.append((queue[done], float("inf")))
+                break
+            try:
+                took = ours.recv()
+            except EOFError:
+                break
+            if took > seconds:
+                slow.append((queue[done], took))
+            done += 1
+        child.kill()
+        child.join()
+        queue = queue[done + 1 :]
+    return slow
+
+
+def _time_all(patterns: Sequence[PatternSpec], answers: Connection) -> None:
+    for pattern in patterns:
+        worst = 0.0
+        for regex in filter(None, (pattern.regex, pattern.unless, pattern.after)):
+            compiled = re.compile(regex)
+            for line in hostile_lines(pattern):
+                start = process_time()
+                compiled.search(line)
+                worst = max(worst, process_time() - start)
+        answers.send(worst)
+
+
+def green_logs() -> list[tuple[str, str]]:
+    """Read the logs of jobs that passed, full of words that scare: (name, text). No rule may hit a line of them."""
+    return [(p.name, p.read_text(encoding="utf-8")) for p in sorted((Path(__file__).parent / "green").glob("*.log"))]
