@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal
 
 from matrix.spec.job import Limit
 from matrix.triage.model import Cause
+from matrix.triage.witness import witnessed
 
 Quantity = Literal["time", "peak_memory"]
 _WORDS: dict[Quantity, str] = {"time": "took", "peak_memory": "had at its peak"}
@@ -26,16 +26,15 @@ def compare_limit(quantity: Quantity, measured: float | None, limit: Limit, *, j
     else:
         over = f", {measured / limit.value - 1:+.0%}" if limit.value else ""
         text = f"{job} {_WORDS[quantity]} {show(quantity, measured)}: {want}{over}"
-    return Cause(
-        category="baseline_exceeded",
+    return witnessed(
+        "baseline_exceeded",
+        text,
         rule=f"{quantity.replace('_', '-')}-baseline",
-        confidence=1.0,
-        text=text,
-        signature=hashlib.sha256(f"baseline_exceeded\0{quantity}\0{job}".encode(errors="replace")).hexdigest()[:16],
-        fix={
-            "en": "Look for what became slower or larger; if it is meant, raise the value in matrix.yaml.",
-            "zh": "请排查变慢或占用增大的原因；若符合预期，请在 matrix.yaml 中调高该值。",
-        },
+        about=f"{quantity}\0{job}",
+        fix=(
+            "Look for what became slower or larger; if it is meant, raise the value in matrix.yaml.",
+            "请排查变慢或占用增大的原因；若符合预期，请在 matrix.yaml 中调高该值。",
+        ),
     )
 
 

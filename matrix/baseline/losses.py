@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections import defaultdict
@@ -15,6 +14,7 @@ from matrix.baseline.parse import Loss, lines_of, read_log
 from matrix.baseline.record import FormError, read_baseline, read_csv, read_file
 from matrix.spec.job import LossBaseline
 from matrix.triage.model import Cause
+from matrix.triage.witness import witnessed
 
 _LOG = "the log"
 Kind = Literal["differs", "missing", "not_in_baseline"]
@@ -193,17 +193,15 @@ def _sentence(diffs: list[Difference], total: int, found: list[Loss], names: tup
 
 
 def _cause(job: str, kind: str, text: str, line: int | None = None) -> Cause:
-    return Cause(
-        category="loss_mismatch",
+    update = f"`matrix baseline update {job} --from last`"
+    return witnessed(
+        "loss_mismatch",
+        text,
         rule="loss-baseline",
-        confidence=1.0,
+        about=f"{kind}\0{job}",
         line=line,
-        text=text,
-        signature=hashlib.sha256(f"loss_mismatch\0{kind}\0{job}".encode(errors="replace")).hexdigest()[:16],
-        fix={
-            "en": f"If the change of the losses is meant, run `matrix baseline update {job} --from last` and have the "
-            "new file reviewed; if not, look for what changed before that step.",
-            "zh": f"若损失变化符合预期，请运行 `matrix baseline update {job} --from last` 并提交新基线供评审；"
-            "否则请排查该步之前的改动。",
-        },
+        fix=(
+            f"If the losses are meant to change, run {update} and have the file reviewed; else see what changed.",
+            f"若损失变化符合预期，请运行 {update} 并提交新基线供评审；否则请排查该步之前的改动。",
+        ),
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from matrix.handoff import checkpoint, files
 from matrix.handoff.problem import Problem
 from matrix.spec.job import HandOffKind
 from matrix.triage.model import Cause
+from matrix.triage.witness import witnessed
 
 __all__ = ["Problem", "cause", "check"]
 
@@ -34,17 +34,15 @@ def cause(name: str, problems: list[Problem], *, root: Path | None = None) -> Ca
     shown = file.relative_to(root) if root and file.is_relative_to(root) else file
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     text = f"hand-off {name!r} cannot be used: {shown}: {problems[0].what}{more}"
-    digest = hashlib.sha256(f"handoff_missing\0{name}\0{file.suffix}".encode(errors="replace"))
-    return Cause(
-        category="handoff_missing",
+    return witnessed(
+        "handoff_missing",
+        text,
         rule="handoff-check",
-        confidence=1.0,
-        text=text,
-        signature=digest.hexdigest()[:16],
-        fix={
-            "en": f"Find out why the job ended without a usable {name}: look at its log where it saves.",
-            "zh": f"请查看该任务日志中保存 {name} 的部分，确认为何没有产出可用的结果。",
-        },
+        about=f"{name}\0{file.suffix}",
+        fix=(
+            f"Find out why the job ended without a usable {name}: look at its log where it saves.",
+            f"请查看该任务日志中保存 {name} 的部分，确认为何没有产出可用的结果。",
+        ),
     )
 
 

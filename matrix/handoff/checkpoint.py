@@ -6,7 +6,6 @@ Known: Hugging Face (safetensors, .bin, sharded), PEFT adapters, torch .pt/.pth/
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import defaultdict
@@ -14,13 +13,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from matrix.handoff import distributed, manifest
+from matrix.handoff import distributed, manifest, shards
 from matrix.handoff.archives import check_pickle, check_torch, check_zip, is_zip
+from matrix.handoff.documents import read_json
 from matrix.handoff.problem import Problem, half_written, head, lfs_pointer, size
 from matrix.handoff.safetensors import UnsoundError, tensors
 
 MAX_FILES = 100_000
-_MAX_JSON = 64 << 20  # bytes; a larger JSON file is not parsed
 _WEIGHTS = (
     ".safetensors",
     ".bin",
@@ -54,7 +53,6 @@ _ADAPTER_WEIGHTS = re.compile(
     r"^(adapter_model|lora_model_state|lora_model|peft_model)\b.*\.(safetensors|bin|pdparams)$"
 )
 _ADAPTER_CONFIGS = ("adapter_config.json", "lora_config.json")
-_SHARD = re.compile(r"^(?P<stem>.+)-(?P<n>\d{3,6})-of-(?P<of>\d{3,6})(?P<ext>\.\w+)$")
 _SKIPPED_FOLDERS = frozenset({".cache", ".git", "__pycache__"})
 
 
@@ -184,36 +182,19 @@ def _looks_like_torch(file: Path) -> bool:
     return bool(_HF_WEIGHTS.match(file.name) or _ADAPTER_WEIGHTS.match(file.name)) or is_zip(head(file, 4))
 
 
-def read_json(file: Path) -> object:
-    """Parse a JSON file of a bounded size.
-
-    Raises:
-        UnsoundError: it does not parse.
-
-    """
-    if file.stat().st_size > _MAX_JSON:
-        return None
-    try:
-        return json.loads(file.read_bytes())
-    except UnicodeDecodeError as e:
-        raise UnsoundError(f"is not UTF-8 (byte {e.start})") from None
-    except json.JSONDecodeError as e:
-        raise UnsoundError(f"does not parse as JSON: {e.msg} at line {e.lineno}, column {e.colno}") from None
-    except RecursionError:
-        raise UnsoundError("does not parse as JSON: nested too deeply") from None
-    except ValueError as e:
-        raise UnsoundError(f"does not parse as JSON: {e}") from None
-
-
 def _check_folder(root: Path, folder: Path, names: frozenset[str]) -> Iterator[Problem]:
     """Check what needs several files of one folder: configs, shards, indexes, metadata, manifests."""
     yield from _check_config(root, folder, names)
-    yield from _check_shards(root, folder, names)
+    yield from shards.check_sets(folder, names, lambda f: _shown(root, f))
     for name in sorted(names):
         if name.endswith(".index.json"):
-            yield from _guarded(root, folder / name, _check_index)
+            yield from _guarded(root, folder / name, _index)
     yield from distributed.check_folder(folder, names, lambda f: _shown(root, f))
     yield from manifest.check_folder(folder, names, lambda f: _shown(root, f))
+
+
+def _index(root: Path, file: Path) -> Iterator[Problem]:
+    yield from shards.check_index(file, lambda f: _shown(root, f))
 
 
 def _check_config(root: Path, folder: Path, names: frozenset[str]) -> Iterator[Problem]:
@@ -236,73 +217,3 @@ def _check_config(root: Path, folder: Path, names: frozenset[str]) -> Iterator[P
     above = [folder, *folder.parents]
     if not any((f / "config.json").exists() for f in above[: above.index(root) + 1]):
         yield Problem(_shown(root, folder / "config.json"), "is not there, and loaders of this checkpoint need it")
-
-
-def _check_shards(root: Path, folder: Path, names: frozenset[str]) -> Iterator[Problem]:
-    """Check that a set `model-00001-of-00003.safetensors` is complete and has its index."""
-    sets: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for name in names:
-        if m := _SHARD.match(name):
-            sets[m["stem"], m["of"], m["ext"]].add(m["n"])
-    for (stem, of, ext), there in sorted(sets.items()):
-        if int(of) > MAX_FILES:
-            continue
-        for n in range(1, int(of) + 1):
-            number = str(n).zfill(len(of))
-            if number not in there:
-                yield Problem(
-                    _shown(root, folder / f"{stem}-{number}-of-{of}{ext}"), f"is not there: a shard of {int(of)}"
-                )
-        index = f"{stem}{ext}.index.json"
-        if (
-            int(of) > 1
-            and ext in (".safetensors", ".bin")
-            and stem in ("model", "pytorch_model")
-            and index not in names
-        ):
-            yield Problem(
-                _shown(root, folder / index), f"is not there, and {int(of)} shards cannot be loaded without it"
-            )
-
-
-def _check_index(root: Path, file: Path) -> Iterator[Problem]:
-    """Check an index against the headers of the shards that it names."""
-    shown = _shown(root, file)
-    try:
-        parsed = read_json(file)
-    except UnsoundError:
-        return  # named where the files are checked one by one
-    weights = parsed.get("weight_map") if isinstance(parsed, dict) else None
-    if not isinstance(weights, dict) or not all(isinstance(v, str) for v in weights.values()):
-        yield Problem(shown, "has no weight_map of tensor names to files")
-        return
-    if not weights:
-        yield Problem(shown, "has an empty weight_map")
-    shards: dict[str, set[str]] = defaultdict(set)
-    for tensor, shard in weights.items():
-        shards[shard].add(tensor)
-    for shard, wanted in sorted(shards.items()):
-        target = file.parent / shard
-        if not shard or Path(shard).is_absolute() or ".." in Path(shard).parts:
-            yield Problem(shown, f"names {shard[:200]!r}, which lies outside the folder")
-            continue
-        length = size(target)
-        if isinstance(length, str):
-            yield Problem(_shown(root, target), f"{length}, though {file.name} names it")
-        elif shard.endswith(".safetensors"):
-            yield from _compare(shown, shard, wanted, target, length)
-
-
-def _compare(shown: str, shard: str, wanted: set[str], target: Path, length: int) -> Iterator[Problem]:
-    try:
-        there = set(tensors(target, length))
-    except UnsoundError:
-        return  # named where the files are checked one by one
-    if missing := sorted(wanted - there):
-        yield Problem(shown, f"{shard} has no tensor {missing[0][:200]!r}" + _more(missing))
-    elif extra := sorted(there - wanted):
-        yield Problem(shown, f"does not name tensor {extra[0][:200]!r} of {shard}" + _more(extra))
-
-
-def _more(names: list[str]) -> str:
-    return f" (and {len(names) - 1} more)" if len(names) > 1 else ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from matrix.triage.model import Cause
+from matrix.triage.witness import witnessed
 
 _FIX: dict[str, tuple[str, str]] = {
     "job_timeout": (
@@ -27,16 +26,7 @@ _FIX: dict[str, tuple[str, str]] = {
 }
 
 
-def cause(category: str, text: str, *, job: str, line: int | None = None, file: str | None = None) -> Cause:
+def cause(category: str, text: str, *, job: str, line: int | None = None) -> Cause:
     """Return a cause found by the runner. It counts as the same failure in every run of the job."""
-    en, zh = _FIX.get(category, ("", ""))
-    return Cause(
-        category=category,
-        rule=f"runner-{category.replace('_', '-')}",
-        confidence=1.0,
-        file=file,
-        line=line,
-        text=text,
-        signature=hashlib.sha256(f"{category}\0{job}".encode()).hexdigest()[:16],
-        fix={"en": en, "zh": zh} if en else {},
-    )
+    rule = f"runner-{category.replace('_', '-')}"
+    return witnessed(category, text, rule=rule, about=job, fix=_FIX.get(category), line=line)
