@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from matrix.triage import gather, rank
+from matrix.triage import gather, naming, rank
 from matrix.triage.frames import othertests, steps, tests
 from matrix.triage.frames.model import Incident, Step, Verdict
 from matrix.triage.model import LogStatus
@@ -24,7 +24,7 @@ class Analysis:
     steps: list[Step]
     verdict: Verdict
     tests: tests.TestReport
-    found: list[rank.Found]
+    found: list[naming.Found]
     status: LogStatus
     exit_code: int | None
 
@@ -49,7 +49,7 @@ def analyse(scan: Scan, rules: RuleSet, exit_code: int | None, *, ranks: bool = 
     rank.mark_steps(incidents, found_steps)
     rank.mark_handled(incidents, store)
     rank.mark_many(incidents, found_steps, ranks)
-    found = [rank.name(i, rules, scan.hits, store) for i in incidents]
+    found = [naming.name(i, rules, scan) for i in incidents]
     code = exit_code if exit_code is not None else verdict.exit_code
     made = Analysis(scan, found_steps, verdict, report, found, "unknown", code)
     made.status = _status(made, exit_code)

@@ -6,6 +6,7 @@ from matrix.triage import rank
 from matrix.triage.analysis import Analysis
 from matrix.triage.frames import steps
 from matrix.triage.model import Cause, Consequence, LogReport
+from matrix.triage.naming import Found
 from matrix.triage.ruleset import RuleSet
 from matrix.triage.signature import signature
 
@@ -20,14 +21,14 @@ def report(path: str, analysis: Analysis, rules: RuleSet) -> LogReport:
     if analysis.status != "failed":
         return made
     made.failing_tests = analysis.tests.failing
-    roots = rank.choose(analysis.found, analysis.steps, analysis.exit_code)
+    roots = rank.choose(analysis.found, analysis.steps, analysis.exit_code, rules)
     made.causes = causes_of(roots, rules) or [last_line(analysis)]
     first = made.causes[0].line or 0
     made.causes[0].consequences = consequences(analysis, roots, first)
     return made
 
 
-def causes_of(roots: list[rank.Found], rules: RuleSet, file: str | None = None) -> list[Cause]:
+def causes_of(roots: list[Found], rules: RuleSet, file: str | None = None) -> list[Cause]:
     """One cause for each different failure among the roots."""
     causes: list[Cause] = []
     for root in roots:
@@ -41,7 +42,7 @@ def causes_of(roots: list[rank.Found], rules: RuleSet, file: str | None = None) 
     return causes
 
 
-def cause(root: rank.Found, rules: RuleSet, sign: str, file: str | None = None) -> Cause:
+def cause(root: Found, rules: RuleSet, sign: str, file: str | None = None) -> Cause:
     """One cause."""
     incident = root.incident
     return Cause(
@@ -59,7 +60,7 @@ def cause(root: rank.Found, rules: RuleSet, sign: str, file: str | None = None) 
     )
 
 
-def consequences(analysis: Analysis, roots: list[rank.Found], after: int, file: str | None = None) -> list[Consequence]:
+def consequences(analysis: Analysis, roots: list[Found], after: int, file: str | None = None) -> list[Consequence]:
     """What else was reported after a cause, and follows from it as far as one can tell."""
     chosen = {id(r.incident) for r in roots}
     later = [

@@ -40,6 +40,7 @@ def _covered(scan: Scan, made: list[Incident], report: tests.TestReport) -> set[
     covered: set[int] = set()
     for incident in made:
         covered.update(range(incident.start, incident.end + 1))
+        covered.update(line.no for message in incident.more for line in message if plain.classify(line)[1] < 0.8)
         if incident.exception == "ChildFailedError":
             end, _ = launchers.block(scan.store, incident.end)
             covered.update(n for n in range(incident.end + 1, end + 1) if not _tells_end(scan, n))
@@ -72,7 +73,7 @@ def _plain(scan: Scan, line: Line, rules: RuleSet) -> Incident | None:
         return None
     if kind in {"tool", "word", "exception"} and _closes_step(scan, line.no):
         fatal = fatal + 0.3 if kind == "word" else max(fatal, min(fatal + 0.08, 0.79))
-    patterns = [rules.patterns[i] for i in scan.hits.get(line.no, ())]
+    patterns = [p for i in scan.hits.get(line.no, ()) if rules.in_use(p := rules.patterns[i])]
     if kind not in {"exit", "launcher"} and any(p.role != "consequence" and p.search(line.body) for p in patterns):
         fatal = max(fatal, NAMED)
     return plain.incident(line, kind, fatal)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from matrix.triage.fate import HANDLED, after, before, fate
 from matrix.triage.frames.model import Incident, Step
-from matrix.triage.lines import Line
-from matrix.triage.ruleset import Pattern, RuleSet
+from matrix.triage.naming import Found
+from matrix.triage.ruleset import RuleSet
 from matrix.triage.store import LineStore
 
 TIERS = (0.8, 0.62, 0.45)  # how fatal an incident must be to be a cause, tried in turn
-EARLIER = 5000  # lines back that a pattern may look for what must come before it
 WENT_ON = 200  # lines that a step prints after a process of it died, if that process was one of several
 LAUNCHER_ERRORS = frozenset({"ChildFailedError", "ProcessRaisedException", "ProcessExitedException"})
 NEAR = 150  # lines between incidents that still belong to one end
@@ -31,28 +29,6 @@ _FOLLOW_UP = re.compile(
 _MISSING = re.compile(
     r"[Nn]o such file or directory|cannot stat|cannot access|does not exist|FileNotFound|[Nn]o files were found"
 )
-
-
-@dataclass(slots=True)
-class Found:
-    """An incident with what the rules say about it."""
-
-    incident: Incident
-    pattern: Pattern | None = None
-    captures: dict[str, str | None] = field(default_factory=dict)
-    line: int = 0
-    text: str = ""
-    body: str = ""
-
-    @property
-    def category(self) -> str:
-        """Id of the category, `unknown` without a rule."""
-        return self.pattern.category if self.pattern else "unknown"
-
-    @property
-    def named(self) -> bool:
-        """True if a rule takes it for a cause."""
-        return self.pattern is not None and self.pattern.role != "consequence"
 
 
 def mark_steps(incidents: list[Incident], steps: list[Step]) -> None:
@@ -73,7 +49,8 @@ def mark_handled(incidents: list[Incident], store: LineStore) -> None:
         ending = fate(store, incident)
         ahead, behind = before(store, incident), after(store, incident)
         logged = ahead is not None and ahead.no >= incident.start - 2 and ahead.level != ""
-        said = (logged and ahead is not None and HANDLED.search(ahead.body) is not None) or (
+        loud = logged and ahead is not None and ahead.level not in {"info", "debug"}
+        said = (loud and ahead is not None and HANDLED.search(ahead.body) is not None) or (
             behind is not None and HANDLED.search(behind.body) is not None and behind.body[:1] not in " \t"
         )
         if logged and said:
@@ -98,47 +75,20 @@ def mark_many(incidents: list[Incident], steps: list[Step], ranks: bool) -> None
         incident.one_of_many = ranks or incident.rank is not None or incident.step in launched or went_on
 
 
-def name(incident: Incident, rules: RuleSet, hits: dict[int, set[int]], store: LineStore) -> Found:
-    """Ask the rules about an incident's key lines, innermost first."""
-    where = incident.where
-    best: Found | None = None
-    for key in incident.keys:
-        body = re.sub(r"^(?:E {2,}|[\s|]+)", "", key.body)
-        for index in sorted(hits.get(key.no, ())):
-            pattern = rules.patterns[index]
-            if pattern.block or pattern.where not in where or not (match := pattern.search(body)):
-                continue
-            if pattern.after is not None and not _is_after(pattern, key, store):
-                continue
-            if best is None or (best.pattern is not None and pattern.priority > best.pattern.priority + 20):
-                best = Found(incident, pattern, match.groupdict(), key.no, key.text, body)
-            break
-    return best or Found(incident, line=incident.line, text=incident.text, body=incident.body)
-
-
-def _is_after(pattern: Pattern, key: Line, store: LineStore) -> bool:
-    """True if an earlier line of the same stream is what the pattern wants to see before its own."""
-    for no in range(key.no - 1, max(key.no - EARLIER, 0), -1):
-        line = store.line(no)
-        if line is not None and line.stream == key.stream and pattern.is_after(line.body):
-            return True
-    return False
-
-
-def choose(found: list[Found], steps: list[Step], exit_code: int | None) -> list[Found]:
+def choose(found: list[Found], steps: list[Step], exit_code: int | None, rules: RuleSet) -> list[Found]:
     """Root incidents, the likeliest first; `found` in order of lines."""
     alive = [f for f in found if not f.incident.handled]
     failed = [n for n, step in enumerate(steps) if step.status == "failed"]
     if not failed:
         used = {f.incident.step for f in alive}
         main = {n for n in used if not tidies_up(steps[n])}
-        return _by_tier(alive, main, steps, exit_code) or (
-            _by_tier(alive, used, steps, exit_code) if len(steps) < 3 else []
+        return _by_tier(alive, main, steps, exit_code, rules) or (
+            _by_tier(alive, used, steps, exit_code, rules) if len(steps) < 3 else []
         )
     roots: list[Found] = []
     for number in failed:
         code = steps[number].exit_code
-        here = _by_tier(alive, [number], steps, code if code is not None else exit_code)
+        here = _by_tier(alive, [number], steps, code if code is not None else exit_code, rules)
         if number == failed[0]:
             if not here:
                 return []  # the first step to fail left no trace: no other step's words explain it
@@ -148,7 +98,9 @@ def choose(found: list[Found], steps: list[Step], exit_code: int | None) -> list
     return roots
 
 
-def _by_tier(alive: list[Found], numbers: Iterable[int], steps: list[Step], exit_code: int | None) -> list[Found]:
+def _by_tier(
+    alive: list[Found], numbers: Iterable[int], steps: list[Step], exit_code: int | None, rules: RuleSet
+) -> list[Found]:
     order = sorted(set(numbers))
     for tier in TIERS:
         for number in order:
@@ -157,9 +109,11 @@ def _by_tier(alive: list[Found], numbers: Iterable[int], steps: list[Step], exit
             ]
             if here:
                 reach = [
-                    f for f in alive if f.incident.step == number and f.incident.fatal >= 0.6 and not f.incident.wrapper
+                    f
+                    for f in alive
+                    if f.incident.step == number and (f.incident.fatal >= 0.6 or f.named) and not f.incident.wrapper
                 ]
-                return _within(here, reach or here, steps[number], exit_code)
+                return _within(here, reach or here, steps[number], exit_code, rules)
     for number in order:
         here = [
             f
@@ -171,7 +125,7 @@ def _by_tier(alive: list[Found], numbers: Iterable[int], steps: list[Step], exit
     return []
 
 
-def _within(here: list[Found], reach: list[Found], step: Step, exit_code: int | None) -> list[Found]:
+def _within(here: list[Found], reach: list[Found], step: Step, exit_code: int | None, rules: RuleSet) -> list[Found]:
     """The causes among the incidents of one step."""
     if tests := [f for f in reach if f.incident.tests]:
         return tests
@@ -182,7 +136,7 @@ def _within(here: list[Found], reach: list[Found], step: Step, exit_code: int | 
     tail = _tail(pool, step)
     best = max(f.incident.fatal for f in tail)
     root = next(f for f in tail if f.incident.fatal >= best - 0.1)
-    return [_upstream(root, reach)]
+    return [_upstream(root, reach, rules)]
 
 
 def _own(found: list[Found]) -> list[Found]:
@@ -202,16 +156,20 @@ def _tail(pool: list[Found], step: Step) -> list[Found]:
     return cluster[::-1] or pool
 
 
-def _upstream(root: Found, reach: list[Found]) -> Found:
-    """An error that a tool printed just before, of which `root` only tells."""
+def _upstream(root: Found, reach: list[Found], rules: RuleSet) -> Found:
+    """An error that was printed just before, of which `root` only tells."""
     at = root
     for found in reversed([f for f in reach if f.incident.line < root.incident.start]):
-        if at.incident.start - found.incident.end > 40 or PEER.search(found.incident.body):
+        incident = found.incident
+        if at.incident.start - incident.end > 40 or PEER.search(incident.body):
             break
-        if (
-            (found.named or found.incident.kind == "crash")
-            and found.incident.kind in {"tool", "crash", "signal", "exception"}
-            and found.incident.stream in {"", root.incident.stream}
+        if incident.stream not in {"", root.incident.stream}:
+            continue
+        told = found.category in rules.follows(at.category)
+        if told or (
+            incident.fatal >= 0.6
+            and incident.kind in {"tool", "crash", "signal", "exception"}
+            and (found.named or incident.kind == "crash")
         ):
             at = found
     return at

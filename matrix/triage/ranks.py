@@ -13,6 +13,7 @@ from matrix.triage.causes import MAX_FOLLOW, cause, consequences, last_line
 from matrix.triage.folder import Folder, RankFile
 from matrix.triage.frames.launchers import ended
 from matrix.triage.model import Cause, Consequence, LogReport, LogStatus
+from matrix.triage.naming import Found
 from matrix.triage.read import open_log
 from matrix.triage.ruleset import RuleSet
 from matrix.triage.signature import signature
@@ -44,8 +45,8 @@ class RankState:
 
     rank: int
     logs: list[tuple[RankFile, Analysis]] = field(default_factory=list)
-    own: tuple[RankFile, ranking.Found] | None = None  # a failure of its own
-    peer: tuple[RankFile, ranking.Found] | None = None  # it lost a peer, or was stopped
+    own: tuple[RankFile, Found] | None = None  # a failure of its own
+    peer: tuple[RankFile, Found] | None = None  # it lost a peer, or was stopped
     time: tuple[int, int, float] | None = None  # when its own failure was printed, or its last line
 
 
@@ -66,7 +67,7 @@ def diagnose_folder(folder: Folder, path: str, exit_code: int | None, rules: Rul
         else:
             states.setdefault(file.rank, RankState(file.rank)).logs.append((file, analysis))
     for state in states.values():
-        _judge(state)
+        _judge(state, rules)
     report = LogReport(path=path, status=_status(code, states, launchers), exit_code=code, lines=lines, bytes=size)
     if report.status != "failed":
         return report
@@ -75,12 +76,12 @@ def diagnose_folder(folder: Folder, path: str, exit_code: int | None, rules: Rul
     return report
 
 
-def _judge(state: RankState) -> None:
+def _judge(state: RankState, rules: RuleSet) -> None:
     """Find what a rank's logs say of its own failure."""
     for file, analysis in state.logs:
         alive = [f for f in analysis.found if not f.incident.handled and f.incident.fatal >= 0.45]
         mine = [f for f in alive if not ranking.PEER.search(f.incident.body) and not f.incident.wrapper]
-        roots = ranking.choose(mine, analysis.steps, None)
+        roots = ranking.choose(mine, analysis.steps, None, rules)
         if roots and (state.own is None or roots[0].incident.fatal > state.own[1].incident.fatal):
             state.own = (file, roots[0])
             state.time = time_at(analysis, roots[0].incident.line)
@@ -154,7 +155,7 @@ def _causes(
     if states:
         return [_silent(states, launchers, rules)]
     file, analysis = launchers[-1]
-    roots = ranking.choose(analysis.found, analysis.steps, code)
+    roots = ranking.choose(analysis.found, analysis.steps, code, rules)
     if not roots:
         return [last_line(analysis, file.name)]
     root = roots[0]

@@ -75,13 +75,23 @@ class RuleSet:
     patterns: tuple[Pattern, ...]
     categories: Mapping[str, Category]
 
+    @property
+    def blocks(self) -> tuple[Pattern, ...]:
+        """Patterns that are searched in a whole block, by descending priority."""
+        return tuple(p for p in self.patterns if p.block and self.in_use(p))
+
+    def follows(self, category: str) -> frozenset[str]:
+        """Categories that a category is usually a consequence of."""
+        found = self.categories.get(category)
+        return found.follows if found else frozenset()
+
     def without(self, category: str) -> RuleSet:
-        """Return the same rules with one category's file taken away."""
-        return RuleSet(
-            hashlib.sha256(f"{self.digest}-{category}".encode()).hexdigest(),
-            tuple(p for p in self.patterns if p.category != category),
-            {k: v for k, v in self.categories.items() if k != category},
-        )
+        """The same rules with one category's taken out of use; the scan, which has one database, still looks for them."""
+        return RuleSet(self.digest, self.patterns, {k: v for k, v in self.categories.items() if k != category})
+
+    def in_use(self, pattern: Pattern) -> bool:
+        """False for a pattern whose category was taken out."""
+        return pattern.category in self.categories
 
     def fix(self, pattern: Pattern, captures: Mapping[str, str | None]) -> dict[str, str]:
         """Return the one-sentence fix in each language, with the captures of a match filled in."""

@@ -33,6 +33,17 @@ class Incident:
     step: int = 0
     one_of_many: bool = False  # one process of several printed it: a rank, or one run of a loop that went on
 
+    more: list[list[Line]] = field(default_factory=list)  # for each key, the other lines of its message
+    context: list[Line] = field(default_factory=list)  # what the report says around it: heading, summary
+
+    @classmethod
+    def at(cls, kind: Kind, line: Line, fatal: float, body: str | None = None) -> Incident:
+        """An incident of one line."""
+        key = line if body is None else line._replace(body=body)
+        made = cls(kind, line.no, line.no, line.no, line.text, key.body.strip(), [key])
+        made.stream, made.rank, made.fatal = line.stream, line.rank, fatal
+        return made
+
     @property
     def where(self) -> frozenset[str]:
         """Structural conditions (`rule_model.Where`) that its lines meet."""

@@ -222,9 +222,11 @@ def _incident(store: LineStore, chain: list[Traceback]) -> Incident | None:
     inner = next((t for t in named if t.name not in WRAPPERS), named[0])
     key = inner.exception
     assert key is not None
-    keys = [t.exception for t in named if t.exception is not None and t.name not in WRAPPERS] or [key]
-    return Incident(
-        "python", key.no, first.start, last.end, key.text, _unlead(key.body, inner.lead) or key.body, keys, first.stream,
-        first.rank, inner.name, inner.frames, fatal=0.9, wrapper=inner.name in WRAPPERS or named[-1].name == "SystemExit",
-        handled=last.ignored,
-    )  # fmt: skip
+    told = [t for t in named if t.name not in WRAPPERS] or [inner]
+    keys = [t.exception for t in told if t.exception is not None]
+    made = Incident("python", key.no, first.start, last.end, key.text, _unlead(key.body, inner.lead) or key.body, keys)
+    made.more = [message(store, t) for t in told]
+    made.stream, made.rank, made.exception, made.frames = first.stream, first.rank, inner.name, inner.frames
+    made.fatal, made.handled = 0.9, last.ignored
+    made.wrapper = inner.name in WRAPPERS or named[-1].name == "SystemExit"
+    return made

@@ -21,6 +21,7 @@ _VERBOSE = re.compile(
 )
 _CUT_OFF = re.compile(r"(?P<id>\S+\.py::\S+?(?:\[.*?\])?) (?:\++ Timeout \++|Fatal Python error: |Timeout \()")
 _E = re.compile(r"E {3,}(?P<rest>.*)$|E$")
+MESSAGE = 60  # lines of one test's message that rules may read
 _SHOWN = re.compile(r"E +File \"")
 _LOCATION = re.compile(r"(?P<file>[^\s:]+\.(?:py|pyx)):(?P<line>\d+): (?P<what>.*)$")
 _CRASH = re.compile(r"worker '(?P<worker>\w+)' crashed while running '(?P<id>.+)'")
@@ -114,27 +115,14 @@ class _Reader:
         self.outcome[name] = "FAILED"
         self.report.ran = True
         body = line.body[len(name) :].strip()
-        made = Incident(
-            "crash", line.no, line.no, line.no, line.text, body, [line._replace(body=body)], line.stream, line.rank
-        )
-        made.tests, made.fatal = [name], 0.95
+        made = Incident.at("crash", line, 0.95, body)
+        made.tests = [name]
         self.report.incidents.append(made)
 
     def _loose(self, line: Line, body: str) -> None:
         """Keep an exception of pytest's own start: a conftest that cannot be loaded."""
-        made = Incident(
-            "exception",
-            line.no,
-            line.no,
-            line.no,
-            line.text,
-            body,
-            [line],
-            line.stream,
-            line.rank,
-            _exception_name(body),
-            fatal=0.88,
-        )
+        made = Incident.at("exception", line, 0.88, body)
+        made.exception = _exception_name(body)
         self.report.incidents.append(made)
 
     def _after_rule(self, line: Line) -> bool:
@@ -162,11 +150,7 @@ class _Reader:
         if counts.get("failed") or counts.get("error"):
             self.report.failed_end = line.no
         elif not counts and "no tests ran" in line.body:
-            self.report.incidents.append(
-                Incident(
-                    "tool", line.no, line.no, line.no, line.text, line.body, [line], line.stream, line.rank, fatal=0.5
-                )
-            )
+            self.report.incidents.append(Incident.at("tool", line, 0.5))
         elif counts.get("passed") and not (self.report.failed_end and self.report.failed_end > line.no - 200):
             self.report.passed_end = line.no
 
@@ -212,6 +196,7 @@ class _Reader:
         location: Line | None = None
         previous_e = -9
         native: list[int] = []
+        more: list[list[Line]] = []
         first_path = ""
         for no in range(start + 1, end + 1):
             line = self.store.line(no)
@@ -225,8 +210,11 @@ class _Reader:
                 rest = found["rest"] or ""
                 if no > previous_e + 1 and rest.strip():
                     keys.append(line)
+                    more.append([])
                 elif keys and _SHOWN.match(keys[-1].body) and _exception_name(rest):
                     keys[-1] = line  # a syntax error shows the place before it says its name
+                elif keys and rest.strip() and len(more[-1]) < MESSAGE:
+                    more[-1].append(line)
                 previous_e = no
             elif body.startswith("Traceback ") and not keys:
                 native.append(no)
@@ -253,10 +241,21 @@ class _Reader:
         if body.startswith("assert ") or re.match(r"assert\b", body):
             name = name or "AssertionError"
         frames = [(m["file"], int(m["line"]), "") for m in [_LOCATION.match(location.body)] if m] if location else []
-        return Incident(
-            "crash" if crash is not None and not keys else "test", key.no, start, end, key.text, body.strip(), keys or [key], key.stream, key.rank, name, frames,
-            tests, fatal=0.95,
-        )  # fmt: skip
+        made = Incident(
+            "crash" if crash is not None and not keys else "test",
+            key.no,
+            start,
+            end,
+            key.text,
+            body.strip(),
+            keys or [key],
+        )
+        made.more, made.stream, made.rank, made.exception, made.frames = more, key.stream, key.rank, name, frames
+        made.tests, made.fatal = tests, 0.95
+        heading = self.store.line(start)
+        made.context = [heading._replace(body=title)] if heading is not None else []
+        made.context.extend(line for _, named, _, line in self.summary if named in tests)
+        return made
 
     def _unit_incident(self, path: str, line: Line) -> Incident:
         for no in range(line.no + 1, line.no + 8):
@@ -265,28 +264,16 @@ class _Reader:
                 for made in python.incidents(self.store, [no]):
                     made.kind, made.start, made.tests, made.fatal = "test", line.no, [path], 0.95
                     return made
-        made = Incident("test", line.no, line.no, line.no, line.text, line.body, [line], line.stream, line.rank)
-        made.tests, made.fatal = [path], 0.9
+        made = Incident.at("test", line, 0.9)
+        made.tests = [path]
         return made
 
 
 def _summary_incident(name: str, message: str, line: Line) -> Incident:
-    body = message or line.body
-    return Incident(
-        "test",
-        line.no,
-        line.no,
-        line.no,
-        line.text,
-        body,
-        [line],
-        line.stream,
-        line.rank,
-        _exception_name(body),
-        [],
-        [name],
-        fatal=0.9,
-    )
+    made = Incident.at("test", line, 0.9, message or None)
+    made.exception, made.tests = _exception_name(made.body), [name]
+    made.context = [line]
+    return made
 
 
 def _exception_name(body: str) -> str:
