@@ -3,9 +3,9 @@
 
     python benchmarks/take_away.py LABELS.jsonl LOGDIR [--show N] [--rules DIR]
 
-A row of LABELS names a log `LOGDIR/<id>.log.gz`, its category, and the lines that are right. Each log is read without its
-category's rules. Right is `unknown` on a right line; wrong is another category at a confidence of 0.5 or more; another category
-below 0.5 is doubtful.
+A row of LABELS names a log `LOGDIR/<id>.log.gz`, its category, and the lines that are right. Each log is read without
+its category's rules. Right is `unknown` on a right line; wrong is another category at a confidence of 0.5 or more;
+another category below 0.5 is doubtful.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ def main() -> None:
         if verdict != "right" and options.show:
             options.show -= 1
             cause = report.causes[0] if report.causes else None
-            print(
-                f"{verdict}: {row['id']}: {cause and (cause.category, cause.rule, cause.confidence, cause.line, cause.text[:90])}"
-            )
+            said = cause and (cause.category, cause.rule, cause.confidence, cause.line, cause.text[:90])
+            print(f"{verdict}: {row['id']}: {said}")
     number = sum(totals.values())
     print(
         f"{number} logs, each without its category: "
