@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from matrix.errors import UsageError
 from matrix.plan.hosts import Host
@@ -212,7 +213,7 @@ class _Reader:
         try:
             return model.model_validate(values)
         except ValidationError as e:
-            errors = [error for error in e.errors() if not (lenient and _is_template(error.get("input")))]
+            errors = [error for error in e.errors() if not (lenient and _is_template(error))]
         for error in errors:
             loc = error["loc"]
             where = layered.where(loc[:-1] if error["type"] == "missing" else loc)
@@ -246,6 +247,7 @@ def _texts(value: object) -> set[str]:
     return {value} if isinstance(value, str) else set()
 
 
-def _is_template(value: object) -> bool:
-    """Whether defaults hold a parameter, whose value is known only in a job."""
-    return isinstance(value, str) and "${{" in value
+def _is_template(error: ErrorDetails) -> bool:
+    """Whether the error is that defaults hold a parameter, whose value is known only in a job."""
+    given = error.get("input")
+    return "defaults" in error["loc"] and isinstance(given, str) and "${{" in given
