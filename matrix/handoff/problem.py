@@ -42,6 +42,8 @@ def size(path: Path) -> int | str:
         return "a link that leads nowhere" if path.is_symlink() else "is not there"
     except OSError as e:
         return f"cannot be read: {e.strerror}"
+    except ValueError:  # a name that no file can have, out of an index
+        return "is not there"
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"
     return found.st_size

@@ -188,6 +188,20 @@ def test_damage_is_named_with_its_file(tmp_path, kind, damage, file, what):
     assert what in problems[0].what
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.text(st.characters(exclude_categories=[]), max_size=300), st.sampled_from([sharded, with_manifest, distributed])
+)
+def test_any_name_in_an_index_a_manifest_or_metadata_is_taken(tmp_path_factory, name, kind):
+    folder = tmp_path_factory.mktemp("names")
+    kind(folder)
+    text("model.safetensors.index.json", json.dumps({"weight_map": {name: name}}))(folder)
+    text("manifest.json", json.dumps({"files": {name: {"bytes": 1}}}))(folder)
+    (folder / ".metadata").write_bytes(pickle.dumps([StorageInfo(name.encode("utf-8", "replace").decode(), 0, 1)]))
+    for problem in check(folder):
+        assert problem.what
+
+
 def test_a_path_that_is_not_there_is_named(tmp_path):
     (problem,) = check(tmp_path / "checkpoints" / "qwen-sft")
     assert problem.file.endswith("checkpoints/qwen-sft")
