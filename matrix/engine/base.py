@@ -88,6 +88,10 @@ class Engine(Protocol):
         """Return the cards that other runners have leased at this moment."""
         ...
 
+    def reserve(self, uuids: Collection[str], tag: str) -> None:
+        """Ask other runners to leave cards to a job that waits long; none lets go again."""
+        ...
+
     async def start(self, launch: Launch, leased: Callable[[], None]) -> Running | None:
         """Lease the cards, call `leased`, and start; None when another runner was quicker to lease one of them.
 

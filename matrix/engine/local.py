@@ -63,9 +63,12 @@ class LocalEngine:
         others = [c.uuid for c in self.cards if c.uuid not in mine]
         free = set(self._leases.free(others))
         shared = set(self._leases.free(others, shared=True)) - free
+        reserved = free.intersection(self._leases.reserved_by_others())
         held = []
         for uuid in others:
-            if uuid not in free:
+            if uuid in reserved:
+                held.append(Held(uuid))
+            elif uuid not in free:
                 said = [e.get("until") for e in self._leases.holders(uuid)]
                 held.append(Held(uuid, max((u for u in said if isinstance(u, float)), default=None), uuid in shared))
         return held
@@ -97,8 +100,13 @@ class LocalEngine:
         self._runs = {r for r in self._runs if not r.ended} | {run}
         return run
 
+    def reserve(self, uuids: Collection[str], tag: str) -> None:
+        """Ask other runners to leave cards to a job that waits long; none lets go again."""
+        self._leases.reserve(uuids, tag)
+
     def close(self) -> None:
         """Let go of what was started for supervisors; those that run go on."""
+        self._leases.reserve((), "")
         self._nursery.close()
 
     def _plan(self, launch: Launch, lease: Lease, tool: str | None) -> dict[str, object]:

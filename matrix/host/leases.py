@@ -74,6 +74,7 @@ class Leases:
 
     def __init__(self, directory: str | None = None) -> None:
         self.directory = directory or folder()
+        self._reservation = -1
         try:
             _make_shared_folder(self.directory)
             with _gate(self.directory):
@@ -119,6 +120,43 @@ class Leases:
                 finally:
                     os.close(fd)
         return free
+
+    def reserve(self, uuids: Iterable[str], tag: str) -> bool:
+        """Ask other runners not to start on these cards, so that a wide job gets them; one runner at a time may.
+
+        An empty set lets go, and so does the end of this process.
+        """
+        wanted = list(uuids)
+        if not wanted:
+            if self._reservation >= 0:
+                os.close(self._reservation)
+                self._reservation = -1
+            return False
+        if self._reservation < 0:
+            fd = _open(self.directory, ".reserved", suffix="")
+            try:
+                _lock(fd, "the reservation", shared=False)
+            except Busy:
+                os.close(fd)
+                return False
+            self._reservation = fd
+        _write(self._reservation, [{"tag": tag, "cards": wanted, "pid": os.getpid()}])
+        return True
+
+    def reserved_by_others(self) -> list[str]:
+        """List the cards that another runner has asked for."""
+        if self._reservation >= 0:
+            return []
+        fd = _open(self.directory, ".reserved", suffix="")
+        try:
+            _lock(fd, "the reservation", shared=True)
+        except Busy:
+            cards = [e.get("cards") for e in _entries(fd)]
+            return [c for some in cards if isinstance(some, list) for c in some if isinstance(c, str)]
+        else:
+            return []
+        finally:
+            os.close(fd)
 
     def holders(self, uuid: str) -> list[dict[str, object]]:
         """Return who is said to hold a card: tag, pid, uid, since, and what the runner added."""

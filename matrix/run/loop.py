@@ -29,6 +29,7 @@ from matrix.run.retry import retried
 from matrix.spec.job import Job
 
 _POLL = 0.25  # seconds between looks at cards that other runners hold
+_RESERVE_AFTER = 30.0  # seconds that a job waits for cards of other runners before these leave it some
 _OTHERS = 300.0  # seconds that a card of another runner is taken to be away when nothing is said of it
 
 Listener = Callable[[JobRecord], None]  # told of every change of a job
@@ -155,6 +156,7 @@ class Runner:
         running = [self.seen(a, clock) for a in self.active.values()] + [self.foreign(h) for h in others]
         decision = schedule.decide([self.wish(n, clock) for n in ready], running, self.capacity)
         self.waiting_for_others = bool(others)
+        self.reserve(decision.reservation, clock)
         began = False
         for start in decision.starts:
             if await self.start(self.record.job(start.name), start.cards):
@@ -162,6 +164,14 @@ class Runner:
             else:
                 self.waiting_for_others = True
         return began
+
+    def reserve(self, reservation: schedule.Reservation | None, clock: float) -> None:
+        """Have other runners leave cards to a job that they keep waiting; within a run, `decide` does."""
+        wide = reservation and self.waiting_for_others and clock - self.ready_since[reservation.name] > _RESERVE_AFTER
+        if reservation and wide:
+            self.engine.reserve(reservation.cards, f"{self.record.id}/{reservation.name}")
+        else:
+            self.engine.reserve((), "")
 
     def wish(self, name: str, clock: float) -> schedule.Ready:
         """Describe a ready job to the planner."""

@@ -17,6 +17,7 @@ import pytest
 import matrix
 from matrix.cli import main
 from matrix.records import load
+from matrix.run import loop
 
 MATRIX = [sys.executable, "-c", "from matrix.cli import main; main()"]
 
@@ -296,6 +297,18 @@ def test_cards_never_overlap_and_each_job_sees_its_own(repo):
         assert len(cards) == spec["cards"]
         shown = ",".join(str(c["index"]) for c in cards)
         assert f"cards={shown}\n" in (repo.last() / f"logs/{name}/1.log").read_text()
+
+
+def test_a_wide_job_is_not_starved_by_another_runner(repo, monkeypatch):
+    monkeypatch.setattr(loop, "_RESERVE_AFTER", 0.5)
+    repo.write({f"n{i}": {"command": f"sleep 0.{3 + i % 3}", "cards": 1} for i in range(40)}, "narrow.yaml")
+    repo.write({"wide": {"command": "true", "cards": 2}})
+    other = repo.start("run", "narrow.yaml", "--cards", "2")
+    wait_for(lambda: list(repo.root.glob(".matrix/runs/*/logs/n*/1.log")))
+    repo.run("--cards", "2", code=0)
+    assert other.poll() is None  # it has still work, and was not waited for
+    other.send_signal(signal.SIGINT)
+    other.wait(30)
 
 
 def test_more_cards_than_there_are_is_wrong_use(repo):

@@ -213,3 +213,17 @@ def test_a_killed_holder_frees_its_cards(leases):
     child.kill()
     child.join()
     assert leases.free(CARDS) == CARDS
+
+
+def test_one_runner_at_a_time_may_ask_others_to_leave_cards(leases):
+    other = Leases(leases.directory)
+    assert leases.reserve(["GPU-a", "GPU-b"], "wide")
+    assert leases.reserved_by_others() == []
+    assert other.reserved_by_others() == ["GPU-a", "GPU-b"]
+    assert not other.reserve(["GPU-c"], "wide too")
+    assert leases.reserve(["GPU-d"], "wide")
+    assert other.reserved_by_others() == ["GPU-d"]
+    leases.reserve([], "")
+    assert other.reserved_by_others() == []
+    assert other.reserve(["GPU-c"], "wide too")
+    other.reserve([], "")
