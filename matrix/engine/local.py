@@ -117,6 +117,9 @@ class LocalEngine:
         if launch.container and tool:
             outside = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TMPDIR", "PYTHONPATH"}
             inside = {k: v for k, v in env.items() if k not in outside and os.environ.get(k) != v}
+            real = [c.uuid for c in launch.cards if c.uuid.startswith(("GPU-", "MIG-"))]
+            if real:  # the container sees its own cards only, counted from 0
+                inside["CUDA_VISIBLE_DEVICES"] = ",".join(str(i) for i in range(len(real)))
             argv = containers.command(
                 tool,
                 image=launch.container.image,
@@ -126,7 +129,7 @@ class LocalEngine:
                 cwd=str(launch.cwd),
                 mounts=[f"{p}:{p}" for p in (launch.cwd, launch.scratch)] + list(launch.container.mounts),
                 shm=launch.container.shm,
-                cards=[c.uuid for c in launch.cards],
+                cards=real,
             )
             container = {"tool": tool, "label": launch.tag}
         return {
@@ -268,7 +271,7 @@ class LocalRun:
         process.reap(seen)
         container = self._plan["container"]
         if isinstance(container, dict):
-            containers.end(container["tool"], container["label"])
+            containers.end(container["tool"], container["label"], dict(self._launch.env))
         said = "the job's supervisor ended before the job; all processes of the job were ended"
         log = JobLog(str(self._launch.log))
         remark = log.remark(said)

@@ -127,10 +127,8 @@ class Supervisor:
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(_str(self.plan["cwd"]))
-        env = self.plan["env"]
-        assert isinstance(env, dict)
         argv = _argv(self.plan)
-        os.execvpe(argv[0], argv, env)  # noqa: S606
+        os.execvpe(argv[0], argv, _env(self.plan))  # noqa: S606
 
     def follow(self, deadline: float) -> str:
         """Pass output on until the job exits, its limit is reached, or the runner says stop or is gone."""
@@ -262,7 +260,7 @@ class Supervisor:
             return
         from matrix.host import containers
 
-        if problem := containers.end(container["tool"], container["label"]):
+        if problem := containers.end(container["tool"], container["label"], _env(self.plan)):
             self.log.remark(problem)
 
     def finish(self, event: dict[str, object], left: list[int]) -> None:
@@ -297,6 +295,12 @@ def _str(value: object) -> str:
 def _float(value: object) -> float:
     assert isinstance(value, int | float)
     return float(value)
+
+
+def _env(plan: dict[str, object]) -> dict[str, str]:
+    env = plan["env"]
+    assert isinstance(env, dict)
+    return env
 
 
 def _argv(plan: dict[str, object]) -> list[str]:

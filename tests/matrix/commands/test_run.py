@@ -301,7 +301,9 @@ def test_cards_never_overlap_and_each_job_sees_its_own(repo):
 
 def test_a_wide_job_is_not_starved_by_another_runner(repo, monkeypatch):
     monkeypatch.setattr(loop, "_RESERVE_AFTER", 0.5)
-    repo.write({f"n{i}": {"command": f"sleep 0.{3 + i % 3}", "cards": 1} for i in range(40)}, "narrow.yaml")
+    # The two cards of the other runner come free at different moments, so that never both are.
+    seconds = ["1.25", *["0.5"] * 30]
+    repo.write({f"n{i}": {"command": f"sleep {s}", "cards": 1} for i, s in enumerate(seconds)}, "narrow.yaml")
     repo.write({"wide": {"command": "true", "cards": 2}})
     other = repo.start("run", "narrow.yaml", "--cards", "2")
     wait_for(lambda: list(repo.root.glob(".matrix/runs/*/logs/n*/1.log")))
