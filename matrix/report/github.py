@@ -36,7 +36,7 @@ def error_lines(seen: View) -> list[str]:
     for failure in seen.failures[:MAX_ANNOTATIONS]:
         job, first = failure.job, failure.evidence[0] if failure.evidence else None
         title = f"{job.name}: {first.cause.category if first else job.status}"
-        message = first.cause.text if first else why(job) or f"{job.name} is {job.status}"
+        message = (first.cause.text if first else why(job)) or f"{job.name} is {job.status}"
         if first:
             message += f"\n{first.where}"
         if failure.blocked:

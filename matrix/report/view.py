@@ -159,7 +159,8 @@ def why(job: JobRecord) -> str:
     causes = job.attempts[-1].causes if job.attempts and job.status in BAD else []
     if causes:
         more = f" (and {count(len(causes) - 1, 'more cause')})" if len(causes) > 1 else ""
-        return one_line(f"{causes[0].category}: {causes[0].text}") + more
+        text = f": {causes[0].text}" if causes[0].text else ""
+        return one_line(causes[0].category + text) + more
     return one_line(job.reason or "")
 
 
