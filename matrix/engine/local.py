@@ -282,6 +282,12 @@ class LocalRun:
         return {"event": "ended", "why": "lost", "ended": time.time(), "left": left, "remark": remark, "problem": said}
 
 
+def ended_unseen(scratch: Path) -> Outcome | None:
+    """Return how an attempt ended whose runner was killed before it could say so; None if it did not end by itself."""
+    event = _result(str(scratch / "result.json"))
+    return outcome(event, 0.0) if event and event.get("why") in ("exit", "timeout") else None
+
+
 def outcome(event: dict[str, object], started: float) -> Outcome:
     """Turn a supervisor's last event into an outcome."""
     code, name = event.get("exit_code"), None

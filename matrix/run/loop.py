@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from matrix.engine.base import Engine, Held, Launch, Outcome, Running
+from matrix.engine.local import ended_unseen
 from matrix.errors import MatrixError
 from matrix.host.gpus import Card
 from matrix.host.joblog import JobLog
@@ -79,6 +80,7 @@ class Runner:
     async def run(self) -> Status:
         """Run until no job is pending or running; return the status of the run."""
         self.note()
+        await self.adopt()
         while True:
             self.block()
             if self.stopping:
@@ -91,6 +93,18 @@ class Runner:
         self.record.ended, self.record.status = now(), outcome(self.record)
         self.note()
         return self.record.status
+
+    async def adopt(self) -> None:
+        """Judge the attempts that ended when nobody was there to see it, rather than run them again."""
+        for r in self.record.jobs:
+            if r.status is Status.RUNNING:
+                attempt, job = r.attempts[-1], self.jobs[r.name]
+                out = ended_unseen(self.place.scratch(r.name, attempt.n))
+                assert out is not None
+                attempt.exit_code, attempt.signal, attempt.peak_memory = out.exit_code, out.signal, out.peak_memory
+                card = attempt.cards[0].model if attempt.cards else None
+                found = await asyncio.to_thread(judge, job, attempt.n, out, self.place, card)
+                self.conclude(r, attempt, found)
 
     def stop(self) -> None:
         """Cancel the run; called again, kill what still runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from matrix.errors import UsageError
@@ -70,11 +70,14 @@ def commit(root: Path, revision: str) -> str | None:
     return done.stdout.strip() or None if done.returncode == 0 else None
 
 
-def take_up(record: RunRecord) -> list[str]:
-    """Put what a killed runner left running back to pending; return the tags of attempts whose processes may live."""
+def take_up(record: RunRecord, ended: Callable[[str, int], bool] = lambda *_: False) -> list[str]:
+    """Put what a killed runner left running back to pending; return the tags of attempts whose processes may live.
+
+    Attempts that had `ended` (by job and number) before anyone could say so stay: they are only judged.
+    """
     tags = []
     for job in record.jobs:
-        if job.status is not Status.RUNNING:
+        if job.status is not Status.RUNNING or (job.attempts and ended(job.name, job.attempts[-1].n)):
             continue
         if job.attempts and job.attempts[-1].ended is None:
             last = job.attempts[-1]

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from matrix.engine.local import LocalEngine
+from matrix.engine.local import LocalEngine, ended_unseen
 from matrix.errors import ToolError, UsageError
 from matrix.host import gpus, process
 from matrix.host.gpus import Card
@@ -112,7 +112,7 @@ def resume(folder: Path, show: Show) -> Session:
     """Finish what a killed runner left unfinished; what has passed is not run again."""
     with locked(folder):
         session = reopen(folder)
-        _end_old_jobs(records.take_up(session.record))
+        _take_up(session)
         save(session.record, folder / RECORD)
         _follow(session, show)
         return session
@@ -122,15 +122,17 @@ def rerun(folder: Path, names: Sequence[str], *, failed: bool, show: Show) -> Se
     """Add attempts to a run: of the named jobs, of all that went badly, or of all."""
     with locked(folder):
         session = reopen(folder)
-        _end_old_jobs(records.take_up(session.record))
+        _take_up(session)
         records.again(session.record, names, failed=failed)
         save(session.record, folder / RECORD)
         _follow(session, show)
         return session
 
 
-def _end_old_jobs(tags: Sequence[str]) -> None:
-    """See to it that no process of attempts lives whose runner was killed."""
+def _take_up(session: Session) -> None:
+    """Take a record up where a killed runner left it, and see to it that no process of its attempts lives."""
+    place = Place(session.spec.root, session.folder)
+    tags = records.take_up(session.record, lambda job, n: ended_unseen(place.scratch(job, n)) is not None)
     for tag in tags:
         left = process.kill_all(lambda tag=tag: process.of_job(tag), _OLD_JOB_LIMIT)  # type: ignore[misc]
         if left:
@@ -170,8 +172,14 @@ def _follow(session: Session, show: Show) -> None:
 async def _run(runner: Runner) -> None:
     """Run, with Ctrl-C and its like as the wish to stop: once to cancel, twice to kill."""
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        again = "jobs are being killed" if runner.stopping else "jobs are being ended; once more kills them at once"
+        print(f"matrix: {again}", file=sys.stderr)
+        runner.stop()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, runner.stop)
+        loop.add_signal_handler(number, stop)
     await runner.run()
 
 

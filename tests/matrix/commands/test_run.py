@@ -406,6 +406,25 @@ def test_a_killed_run_is_finished_by_resume_without_repeating_what_passed(repo, 
     assert len(list((repo.root / ".matrix/runs").iterdir())) == 1
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_job_that_ended_before_its_runner_could_say_so_is_judged_and_not_run_again(repo, code):
+    """The runner is stopped, so that it sees nothing; the supervisor writes the result; then the runner is killed."""
+    repo.write({"a": {"command": f"echo x >> ran; while [ ! -e go ]; do sleep 0.05; done; exit {code}"}})
+    child = repo.start("run")
+    wait_for((repo.root / "ran").exists)
+    child.send_signal(signal.SIGSTOP)
+    (repo.root / "go").touch()
+    wait_for(lambda: list(repo.root.glob(".matrix/runs/*/logs/a/1/result.json")))
+    child.kill()
+    child.wait()
+    assert statuses(repo.record()) == {"a": "running"}
+    repo.matrix("run", "--resume", "last", code=1 if code else 0)
+    record = repo.record()
+    assert statuses(record) == {"a": "failed" if code else "passed"}
+    assert [a.exit_code for a in record.jobs[0].attempts] == [code]
+    assert (repo.root / "ran").read_text() == "x\n"
+
+
 def test_a_companion_is_checked_out_and_named_in_the_record(repo, tmp_path):
     other = tmp_path / "companion"
     other.mkdir()
