@@ -67,7 +67,7 @@ def by_run(argv: list[str], count: int, folder: Path) -> float:
         (root / "matrix.yaml").write_text(json.dumps({"version": 1, "suites": {"s": {"jobs": listed}}}))
         command = [sys.executable, "-c", "from matrix.cli import main; main()", "run", "--cpu-jobs", "1"]
         begin = time.perf_counter()
-        subprocess.run(command, cwd=root, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, cwd=root, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         spans[jobs] = time.perf_counter() - begin
     return (spans[count + 1] - spans[1]) / count
 

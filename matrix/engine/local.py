@@ -42,8 +42,21 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, cards: Sequence[Card], limits: Limits | None = None, lease_dir: str | None = None) -> None:
+    def __init__(
+        self,
+        cards: Sequence[Card],
+        limits: Limits | None = None,
+        lease_dir: str | None = None,
+        *,
+        owns_process: bool = False,
+    ) -> None:
+        """`owns_process`: nobody else starts sessions in this process.
+
+        Then what comes to it when a supervisor dies is of that job, even what has neither its tag nor its session.
+        """
         self.cards = tuple(cards)
+        self._owns_process = owns_process
+        self._supervisors: set[int] = set()
         self.limits = limits or Limits()
         process.become_subreaper()  # what a dead supervisor leaves behind comes to this process
         try:
@@ -91,6 +104,8 @@ class LocalEngine:
         try:
             leased()
             run = LocalRun(launch, self._plan(launch, lease, tool), lease, self._nursery)
+            run.orphans = self._orphans
+            run.seen = self._supervisors.add
         except OSError as e:
             lease.release()
             raise ToolError(f"cannot start a supervisor: {e.strerror}") from e
@@ -103,6 +118,10 @@ class LocalEngine:
     def reserve(self, uuids: Collection[str], tag: str) -> None:
         """Ask other runners to leave cards to a job that waits long; none lets go again."""
         self._leases.reserve(uuids, tag)
+
+    def _orphans(self) -> list[process.Process]:
+        zygote = {self._nursery.pid} if self._nursery.pid else set()
+        return process.orphans(self._supervisors | zygote) if self._owns_process else []
 
     def close(self) -> None:
         """Let go of what was started for supervisors; those that run go on."""
@@ -175,6 +194,8 @@ class LocalRun:
         self._started = time.time()
         self._sid: int | None = None
         self._supervisor: int | None = None
+        self.orphans: Callable[[], list[process.Process]] = list
+        self.seen: Callable[[int], None] = lambda _: None
         self._buffer = b""
         self._event: dict[str, object] | None = None
         self._loop = asyncio.get_running_loop()
@@ -240,6 +261,7 @@ class LocalRun:
             event = json.loads(line)
             if event["event"] == "started":
                 self._sid, self._supervisor = event["pid"], event["supervisor"]
+                self.seen(event["supervisor"])
             elif event["event"] == "ended":
                 self._event = event
                 self._finish()
@@ -259,7 +281,7 @@ class LocalRun:
         seen: set[int] = set()
 
         def find() -> list[process.Process]:
-            found = process.of_job(tag, sid)
+            found = process.of_job(tag, sid) + self.orphans()
             seen.update(p.pid for p in found)
             return found
 

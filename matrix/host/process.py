@@ -103,6 +103,17 @@ def of_job(tag: str, sid: int | None = None) -> list[Process]:
     return roots + [p for p in descendants(known, processes) if p.pid not in known]
 
 
+def orphans(ours: set[int]) -> list[Process]:
+    """List the living processes that became children of this one when their parents died, and their descendants.
+
+    These are its children in other sessions than its own, without those of `ours`, which it has started itself.
+    """
+    processes = table()
+    me = processes[os.getpid()]
+    roots = [p for p in processes.values() if p.ppid == me.pid and p.sid != me.sid and p.pid not in ours and p.alive]
+    return roots + descendants({p.pid for p in roots}, processes)
+
+
 def of_session(sid: int, start: int) -> list[Process]:
     """List the living processes of the session whose leader was process `sid`, started at `start`."""
     if not sid:

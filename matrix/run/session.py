@@ -143,7 +143,7 @@ def _follow(session: Session, show: Show) -> None:
     """Follow a run to its end, give its failures their verdicts, and write its reports."""
     spec, options = session.spec, session.options
     pending = [job for job in spec.jobs if session.record.job(job.name).status is Status.PENDING]
-    engine = LocalEngine(find_cards(options, pending))
+    engine = LocalEngine(find_cards(options, pending), owns_process=True)
     companions = check_out(pending, spec.root, session.record)
     handoffs = {**handoff_paths(spec.root, spec.jobs), **{n: Path(p).resolve() for n, p in options.handoffs.items()}}
     place = Place(spec.root, session.folder, handoffs, companions)

@@ -55,7 +55,7 @@ from matrix.engine.local import Limits, LocalEngine
 from matrix.host.gpus import pretended
 folder, argv = Path(sys.argv[1]), json.loads(sys.argv[2])
 async def main():
-    engine = LocalEngine(pretended("4"), Limits(term=0.3, orphan=0.3), str(folder / "leases"))
+    engine = LocalEngine(pretended("4"), Limits(term=0.3, orphan=0.3), str(folder / "leases"), owns_process=True)
     launch = Launch(tag=f"{folder}/job", argv=tuple(argv), cwd=folder, env=dict(os.environ), log=folder / "job.log",
                     scratch=folder / "scratch", timeout=120, cards=engine.cards[:2])
     run = await engine.start(launch)
@@ -132,14 +132,14 @@ class Bench:
 
         return asyncio.run(go())
 
-    def runner(self):
+    def runner(self, code=NASTY, count=NASTY_COUNT):
         """Start a runner process with the nasty job; it and the pid of its supervisor."""
-        argv = json.dumps([sys.executable, "-c", NASTY, str(self.pids)])
+        argv = json.dumps([sys.executable, "-c", code, str(self.pids)])
         child = subprocess.Popen(
             [sys.executable, "-c", RUNNER, str(self.folder), argv], stdout=subprocess.PIPE, text=True
         )
         supervisor = int(child.stdout.readline())
-        wait_for(self.nasty_is_up)
+        wait_for(lambda: len(self.nasty_pids()) == count)
         return child, supervisor
 
 

@@ -217,3 +217,25 @@ def test_a_dead_zygote_is_replaced_and_its_supervisors_go_on(bench):
     assert (first.why, first.exit_code) == (second.why, second.exit_code) == ("exit", 0)
     assert text(bench.log("first")) == ["done"]
     assert text(bench.log("second")) == ["two"]
+
+
+HIDDEN = """
+import os, sys, time
+def note():
+    open(sys.argv[1], "a").write(f"{os.getpid()}\\n")
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        code = "import os, sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\\\n'); time.sleep(600)"
+        os.execve(sys.executable, [sys.executable, "-c", code, sys.argv[1]], {})
+    os._exit(0)
+note()
+time.sleep(600)
+"""
+
+
+def test_without_supervisor_even_what_hid_tag_and_session_is_ended(bench):
+    runner, supervisor = bench.runner(HIDDEN, 2)
+    os.kill(supervisor, signal.SIGKILL)
+    assert "why='lost'" in runner.communicate(timeout=30)[0]
+    assert (bench.living(), bench.all_free()) == ([], True)
