@@ -7,14 +7,14 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matrix.engine.base import Held, Launch, Outcome, Why
+from matrix.engine.base import Held, Launch, Outcome
+from matrix.engine.outcome import outcome, read_result
 from matrix.errors import ToolError
 from matrix.host import containers, process, stacks
 from matrix.host.gpus import Card
@@ -209,7 +209,7 @@ class LocalRun:
         """Return when no process of the job is left (or not even KILL helps)."""
         await self._done
         self._hang_up()
-        event = self._event or _result(str(self._plan["result"]))
+        event = self._event or read_result(Path(str(self._plan["result"])))
         if event is None:
             event = await asyncio.to_thread(self._clean_up)
         self._lease.close()
@@ -302,49 +302,3 @@ class LocalRun:
         if not left:
             self._lease.release()
         return {"event": "ended", "why": "lost", "ended": time.time(), "left": left, "remark": remark, "problem": said}
-
-
-def ended_unseen(scratch: Path) -> Outcome | None:
-    """Return how an attempt ended whose runner was killed before it could say so; None if it did not end by itself."""
-    event = _result(str(scratch / "result.json"))
-    return outcome(event, 0.0) if event and event.get("why") in ("exit", "timeout") else None
-
-
-def outcome(event: dict[str, object], started: float) -> Outcome:
-    """Turn a supervisor's last event into an outcome."""
-    code, name = event.get("exit_code"), None
-    if isinstance(code, int) and code < 0:
-        code, name = 128 - code, signal_name(-code)
-    why: Why = event["why"]  # type: ignore[assignment]
-    ended, began, remark, left = event["ended"], event.get("started", started), event.get("remark"), event.get("left")
-    peak, problem = event.get("peak_memory"), event.get("problem") or event.get("log_problem")
-    assert isinstance(ended, float)
-    assert isinstance(began, float)
-    return Outcome(
-        why=why,
-        exit_code=code if isinstance(code, int) else None,
-        signal=name,
-        started=began,
-        ended=ended,
-        remark=remark if isinstance(remark, int) else None,
-        left=tuple(left) if isinstance(left, list) else (),
-        peak_memory=peak if isinstance(peak, int) else None,
-        problem=str(problem) if problem else None,
-    )
-
-
-def signal_name(number: int) -> str:
-    """Return the name of a signal; `SIG37` for one without."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"SIG{number}"
-
-
-def _result(path: str) -> dict[str, object] | None:
-    """Read what a supervisor wrote as its last word."""
-    try:
-        found = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None

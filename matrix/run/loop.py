@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from matrix.engine.base import Engine, Held, Launch, Outcome, Running
-from matrix.engine.local import ended_unseen
+from matrix.engine.outcome import ended_unseen
 from matrix.errors import MatrixError
 from matrix.host.gpus import Card
 from matrix.host.joblog import JobLog

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from matrix.engine.local import LocalEngine, ended_unseen
+from matrix.engine.local import LocalEngine
+from matrix.engine.outcome import ended_unseen
 from matrix.errors import ToolError, UsageError
 from matrix.host import gpus, process
 from matrix.host.gpus import Card
@@ -148,6 +149,7 @@ def _follow(session: Session, show: Show) -> None:
     handoffs = {**handoff_paths(spec.root, spec.jobs), **{n: Path(p).resolve() for n, p in options.handoffs.items()}}
     place = Place(spec.root, session.folder, handoffs, companions)
     _pin_times(pending, place)
+    site = _site_host()
     expected = expected_times(spec.jobs, runs_folder(spec.root))
     try:
         with show(session.record, expected) as listener:
@@ -157,8 +159,8 @@ def _follow(session: Session, show: Show) -> None:
                 place,
                 engine,
                 expected=expected,
-                cpu_jobs=options.cpu_jobs or max(2, os.cpu_count() or 1),
-                memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+                cpu_jobs=options.cpu_jobs or (site and site.cpu_jobs) or max(2, os.cpu_count() or 1),
+                memory=(site and site.memory) or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
                 listener=listener,
             )
             asyncio.run(_run(runner))
@@ -221,16 +223,19 @@ def find_cards(options: Options, jobs: Sequence[Job]) -> tuple[Card, ...]:
     return cards
 
 
-def _site_cards() -> tuple[Card, ...]:
-    """Return the cards that the site's file gives to this host, where no NVIDIA driver can tell."""
+def _site_host() -> hosts.Host | None:
+    """Return what the site's file says of this host."""
     path = hosts.hosts_file()
     if path is None:
-        return ()
+        return None
     name = socket.gethostname()
-    for host in hosts.read_hosts(path):
-        if host.name in (name, name.split(".")[0]):
-            return tuple(Card(f"{host.name}-{c.id}", i, c.model or "") for i, c in enumerate(host.cards))
-    return ()
+    return next((h for h in hosts.read_hosts(path) if h.name in (name, name.split(".")[0])), None)
+
+
+def _site_cards() -> tuple[Card, ...]:
+    """Return the cards that the site's file gives to this host, where no NVIDIA driver can tell."""
+    host = _site_host()
+    return tuple(Card(f"{host.name}-{c.id}", i, c.model or "") for i, c in enumerate(host.cards)) if host else ()
 
 
 def _shard_stores(jobs: Sequence[Job], place: Place) -> dict[Path, Path]:

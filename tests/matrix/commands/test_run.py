@@ -4,6 +4,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -457,3 +458,14 @@ def test_a_run_inside_a_job_keeps_to_its_own_processes(repo):
     repo.run(code=1)
     assert (repo.root / "pid").exists()
     assert not Path("/proc", (repo.root / "pid").read_text().strip()).exists()
+
+
+def test_cards_that_only_the_site_knows_are_leased(repo, monkeypatch):
+    """Of other makers than NVIDIA: the site's file says what this host has."""
+    hosts = repo.root / "hosts.yaml"
+    hosts.write_text(f"hosts:\n  {socket.gethostname().split('.')[0]}: {{cards: 2, model: P800}}\n")
+    repo.setenv("MATRIX_HOSTS", str(hosts))
+    monkeypatch.setattr("matrix.host.gpus.has_driver", lambda: False)
+    repo.write({"t": {"command": "echo $CUDA_VISIBLE_DEVICES", "cards": {"count": 2, "model": "P800"}}})
+    cards = job(repo.run(code=0), "t")["attempts"][0]["cards"]
+    assert [(c["index"], c["model"]) for c in cards] == [(0, "P800"), (1, "P800")]
