@@ -11,7 +11,6 @@ from matrix.triage.ruleset import RuleSet
 from matrix.triage.signature import signature
 
 MAX_CAUSES, MAX_FOLLOW = 20, 20
-UNKNOWN = 0.3  # confidence that a line which no rule names is the one to read first
 
 
 def report(path: str, analysis: Analysis, rules: RuleSet) -> LogReport:
@@ -47,8 +46,8 @@ def cause(root: Found, rules: RuleSet, sign: str, file: str | None = None) -> Ca
     incident = root.incident
     return Cause(
         category=root.category,
-        rule=root.pattern.id if root.pattern else "unknown",
-        confidence=root.pattern.confidence if root.pattern else UNKNOWN,
+        rule=root.rule,
+        confidence=root.confidence,
         file=file,
         line=root.line,
         end_line=max(incident.end, root.line),

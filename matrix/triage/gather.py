@@ -12,6 +12,8 @@ from matrix.triage.scan import Scan
 
 NAMED = 0.66  # how fatal a line is at least that a rule takes for a cause
 MIN = 0.15
+SURE = 0.8  # confidence of a rule from which a warning is kept
+QUIET = 0.2
 _WORDS = frozenset({"tool", "signal", "exception", "exit", "fault"})
 _PASSED = re.compile(r"\b(?:PASSED|ok|OK)\b|✓|✔")
 
@@ -61,20 +63,20 @@ def _plain(scan: Scan, line: Line, rules: RuleSet) -> Incident | None:
     if ended := launchers.ended(line):
         return launchers.incident(line, ended)
     kind, fatal = plain.classify(line)
-    if fatal <= MIN or (
-        steps.is_boundary(line.text, scan.store.raw(line.no) or b"") and kind not in {"exit", "runner"}
-    ):
+    if kind not in {"exit", "runner"} and steps.is_boundary(line.text, scan.store.raw(line.no) or b""):
         return None
-    if (
-        kind == "word"
-        and not scan.hits.get(line.no)
-        and (_PASSED.search(line.body) or not scan.marks.get(line.no, set()) & _WORDS)
-    ):
+    patterns = [p for i in scan.hits.get(line.no, ()) if rules.in_use(p := rules.patterns[i])]
+    causes = [p for p in patterns if p.role != "consequence" and p.search(line.body)]
+    if fatal <= MIN:
+        # pip warns of the network before it says that no version fits: what an error may follow from is kept.
+        sure = kind == "word" and any(p.confidence >= SURE for p in causes) and line.level in {"", "warning"}
+        return plain.incident(line, kind, QUIET) if sure else None
+    marks = scan.marks.get(line.no, set())
+    if kind == "word" and not patterns and (_PASSED.search(line.body) or not marks & _WORDS):
         return None
     if kind in {"tool", "word", "exception"} and _closes_step(scan, line.no):
         fatal = fatal + 0.3 if kind == "word" else max(fatal, min(fatal + 0.08, 0.79))
-    patterns = [p for i in scan.hits.get(line.no, ()) if rules.in_use(p := rules.patterns[i])]
-    if kind not in {"exit", "launcher"} and any(p.role != "consequence" and p.search(line.body) for p in patterns):
+    if causes and kind not in {"exit", "launcher"}:
         fatal = max(fatal, NAMED)
     return plain.incident(line, kind, fatal)
 

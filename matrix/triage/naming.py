@@ -16,6 +16,23 @@ LEAP = 20  # priority by which a rule for an outer exception beats one for the i
 _LEAD = re.compile(r"^(?:E {2,}|[\s|]+)")
 _AROUND = frozenset({"any", "test", "summary", "error_line", "launcher", "exit"})
 MAX_BLOCK = 20_000
+WORKER, STRUCTURE = "worker_exception", "first-unhandled-exception"
+UNKNOWN = 0.3
+# One process of several ended by an exception of the program's own. A plain bug is that and nothing else; another exception may be
+# the wording of a category that has no rule yet.
+OWN_ERROR, OTHER_ERROR = 0.7, 0.45
+_BUGS = frozenset(
+    {
+        "IndexError",
+        "ZeroDivisionError",
+        "NameError",
+        "UnboundLocalError",
+        "RecursionError",
+        "StopIteration",
+        "AttributeError",
+        "NotImplementedError",
+    }
+)
 
 
 @dataclass(slots=True)
@@ -24,6 +41,7 @@ class Found:
 
     incident: Incident
     pattern: Pattern | None = None
+    structural: str = ""  # a category that the structure alone tells, where no rule does
     captures: dict[str, str | None] = field(default_factory=dict)
     line: int = 0
     text: str = ""
@@ -32,7 +50,21 @@ class Found:
     @property
     def category(self) -> str:
         """Id of the category, `unknown` without a rule."""
-        return self.pattern.category if self.pattern else "unknown"
+        return self.pattern.category if self.pattern else self.structural or "unknown"
+
+    @property
+    def rule(self) -> str:
+        """Id of the pattern, or what stands for one."""
+        return self.pattern.id if self.pattern else STRUCTURE if self.structural else "unknown"
+
+    @property
+    def confidence(self) -> float:
+        """How sure the category is; for an unknown one, that the line is the one to read first."""
+        if self.pattern:
+            return self.pattern.confidence
+        if not self.structural:
+            return UNKNOWN
+        return OWN_ERROR if self.incident.exception in _BUGS else OTHER_ERROR
 
     @property
     def named(self) -> bool:
@@ -56,9 +88,10 @@ def name(incident: Incident, rules: RuleSet, scan: Scan) -> Found:
     if block is not None and (best is None or block[0].priority > best[0].priority):
         best = (block[0], block[1], best[2] if best else incident.keys[0])
     if best is None:
-        return Found(incident, line=incident.line, text=incident.text, body=incident.body)
+        structural = WORKER if "rank" in where and WORKER in rules.categories else ""
+        return Found(incident, None, structural, {}, incident.line, incident.text, incident.body)
     pattern, captures, line = best
-    return Found(incident, pattern, captures, line.no, line.text, _LEAD.sub("", line.body))
+    return Found(incident, pattern, "", captures, line.no, line.text, _LEAD.sub("", line.body))
 
 
 _PRINT = frozenset({"any"})

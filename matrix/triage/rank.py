@@ -111,7 +111,9 @@ def _by_tier(
                 reach = [
                     f
                     for f in alive
-                    if f.incident.step == number and (f.incident.fatal >= 0.6 or f.named) and not f.incident.wrapper
+                    if f.incident.step == number
+                    and (f.incident.fatal >= 0.6 or (f.named and f.incident.kind == "word"))
+                    and not f.incident.wrapper
                 ]
                 return _within(here, reach or here, steps[number], exit_code, rules)
     for number in order:
@@ -161,16 +163,13 @@ def _upstream(root: Found, reach: list[Found], rules: RuleSet) -> Found:
     at = root
     for found in reversed([f for f in reach if f.incident.line < root.incident.start]):
         incident = found.incident
-        if at.incident.start - incident.end > 40 or PEER.search(incident.body):
+        if at.incident.start - incident.end > 40:
             break
         if incident.stream not in {"", root.incident.stream}:
             continue
-        told = found.category in rules.follows(at.category)
-        if told or (
-            incident.fatal >= 0.6
-            and incident.kind in {"tool", "crash", "signal", "exception"}
-            and (found.named or incident.kind == "crash")
-        ):
+        clear = incident.fatal >= 0.6 and incident.kind in {"tool", "crash", "signal", "exception"}
+        own = clear and (found.named or incident.kind == "crash") and not PEER.search(incident.body)
+        if own or found.category in rules.follows(at.category):
             at = found
     return at
 

@@ -87,7 +87,8 @@ class RuleSet:
 
     def without(self, category: str) -> RuleSet:
         """The same rules with one category's taken out of use; the scan, which has one database, still looks for them."""
-        return RuleSet(self.digest, self.patterns, {k: v for k, v in self.categories.items() if k != category})
+        digest = hashlib.sha256(f"{self.digest}-{category}".encode()).hexdigest()
+        return RuleSet(digest, self.patterns, {k: v for k, v in self.categories.items() if k != category})
 
     def in_use(self, pattern: Pattern) -> bool:
         """False for a pattern whose category was taken out."""

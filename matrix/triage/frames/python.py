@@ -208,6 +208,22 @@ def _chained(store: LineStore, found: Traceback, previous: Traceback) -> bool:
     return False
 
 
+def _bare(store: LineStore, first: Traceback) -> Line | None:
+    """The exception above a chain's first traceback that was never raised itself, so that it has no traceback."""
+    linked = False
+    for no in range(first.start - 1, max(first.start - 14, 0), -1):
+        line = store.line(no)
+        if line is None or _FOREIGN.match(line.text):
+            return None
+        if line.stream != first.stream:
+            continue
+        if CHAIN.search(line.body):
+            linked = True
+        elif linked and (match := EXCEPTION.match(line.body)) and re.search(r"Error|Exception", match["name"]):
+            return line
+    return None
+
+
 def _incident(store: LineStore, chain: list[Traceback]) -> Incident | None:
     named = [t for t in chain if t.exception is not None]
     first, last = chain[0], chain[-1]
@@ -224,7 +240,18 @@ def _incident(store: LineStore, chain: list[Traceback]) -> Incident | None:
     assert key is not None
     told = [t for t in named if t.name not in WRAPPERS] or [inner]
     keys = [t.exception for t in told if t.exception is not None]
-    made = Incident("python", key.no, first.start, last.end, key.text, _unlead(key.body, inner.lead) or key.body, keys)
+    bare = _bare(store, first)
+    if bare is not None:
+        keys.append(bare)
+    made = Incident(
+        "python",
+        key.no,
+        bare.no if bare else first.start,
+        last.end,
+        key.text,
+        _unlead(key.body, inner.lead) or key.body,
+        keys,
+    )
     made.more = [message(store, t) for t in told]
     made.stream, made.rank, made.exception, made.frames = first.stream, first.rank, inner.name, inner.frames
     made.fatal, made.handled = 0.9, last.ignored

@@ -252,8 +252,11 @@ class _Reader:
         )
         made.more, made.stream, made.rank, made.exception, made.frames = more, key.stream, key.rank, name, frames
         made.tests, made.fatal = tests, 0.95
-        heading = self.store.line(start)
-        made.context = [heading._replace(body=title)] if heading is not None else []
+        made.context = [
+            line
+            for no in range(start, start + 4)
+            if (line := self.store.line(no)) is not None and no <= end and not _E.match(line.body)
+        ]
         made.context.extend(line for _, named, _, line in self.summary if named in tests)
         return made
 
