@@ -7,7 +7,8 @@ such as `main_matches=200/200` cannot; it is at best consistent with what stands
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -21,12 +22,18 @@ MAX_LINE = 20_000  # of a text written by strangers
 MAX_CANDIDATES = 4096  # float32 values that a shortened decimal may stand for
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_MARKUP = re.compile(r"[`*]|\\(?=[_*.])")
+_MARKUP = re.compile(r"[`*\"']|\\(?=[_*.])")
 _NUMBER = r"[-+]?\d{1,40}(?:\.\d{1,60})?(?:[eE][-+]?\d{1,4})?"
 # `final_loss=0.74 md5=9d82…`, `final_loss: rank=0 val=0.74 md5=9d82…`, `loss 0.74 (md5: 9d82…)`
 _PAIR = re.compile(
     rf"(?:final[ _]?loss|\bval(?:ue)?\b|\bloss\b)\s*[=:]?\s*(?:rank\s*=\s*\d+\s*)?(?:val(?:ue)?\s*[=:]\s*)?"
     rf"(?P<value>{_NUMBER})[\s,;|(]*md5\s*(?:sum)?\s*[=:]?\s*(?P<md5>[0-9a-fA-F]+)",
+    re.IGNORECASE,
+)
+# `md5=9d82… final_loss=0.74`, on one line
+_REVERSED = re.compile(
+    rf"\bmd5\s*[=:]?\s*(?P<md5>[0-9a-fA-F]{{32}})[ \t,;|(]*(?:final[ _]?loss|\bval(?:ue)?\b|\bloss\b)"
+    rf"\s*[=:]?\s*(?P<value>{_NUMBER})(?![\s,;|(]*md5)",
     re.IGNORECASE,
 )
 _CELLS = re.compile(rf"\|\s*(?P<value>{_NUMBER})\s*\|(?:[^|]*\|)?\s*(?P<md5>[0-9a-fA-F]{{32}})\s*\|")
@@ -56,22 +63,36 @@ class Claim:
 
 def check_text(text: str) -> list[Claim]:
     """Find and check every claim of a text, in its order."""
-    claims: list[Claim] = []
-    for number, raw in enumerate(text.split("\n"), 1):
-        line = _MARKUP.sub("", _ANSI.sub("", raw[:MAX_LINE]))
-        claims += _pairs(number, line)
-        claims += _counts(number, line, claims)
-    return claims
+    lines = [_MARKUP.sub("", _ANSI.sub("", raw[:MAX_LINE])) for raw in text.split("\n")]
+    claims = list(_pairs("\n".join(lines)))
+    latest: dict[str, Claim] = {}  # count of each loss
+    for number, line in enumerate(lines, 1):
+        for claim in _counts(number, line):
+            latest[str(claim.loss)] = claim
+            claims.append(claim)
+        claims += [_first_diff(number, match, latest) for match in _FIRST.finditer(line)]
+    return sorted(claims, key=lambda claim: claim.line)
 
 
-def _pairs(number: int, line: str) -> Iterator[Claim]:
-    found = list(_PAIR.finditer(line)) or list(_CELLS.finditer(line))
-    start = 0
-    for match in found:
-        name = _NAME.findall(line[start : match.start()])
+def _pairs(text: str) -> Iterator[Claim]:
+    """Pairs in either order, also with the md5 on the next line."""
+    starts = [0, *(m.end() for m in re.finditer("\n", text))]
+    end = 0
+    for match in sorted(_matches(text), key=re.Match.start):
+        if match.start() < end:
+            continue  # the same md5, taken by the value before it
+        line = bisect_right(starts, match.start())
+        begin = max(starts[line - 1], end)
+        name = _NAME.findall(text[begin : match.start()]) or _NAME.findall(match[0])
         verdict, why = check_pair(match["value"], match["md5"])
-        yield Claim("pair", number, match[0].strip(), name[-1].lower() if name else None, verdict, why)
-        start = match.end()
+        shown = " ".join(match[0].split())
+        yield Claim("pair", line, shown, name[-1].lower() if name else None, verdict, why)
+        end = match.end()
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    for pattern in (_PAIR, _CELLS, _REVERSED):
+        yield from pattern.finditer(text)
 
 
 def check_pair(value: str, md5: str) -> tuple[Verdict, str]:
@@ -118,7 +139,7 @@ def _neighbours(value: str) -> list[float] | None:
     return found
 
 
-def _counts(number: int, line: str, earlier: Sequence[Claim]) -> Iterator[Claim]:
+def _counts(number: int, line: str) -> Iterator[Claim]:
     for match in _COUNT.finditer(line):
         a, b = int(match["a"]), int(match["b"])
         possible = b > 0 and a <= b
@@ -127,8 +148,6 @@ def _counts(number: int, line: str, earlier: Sequence[Claim]) -> Iterator[Claim]
         verdict: Verdict = "consistent" if possible else "inconsistent"
         why = "only the record and its reference can prove it: dsv4 align" if possible else f"{a} of {b} cannot be"
         yield Claim("count", number, match[0], match["name"].lower(), verdict, why)
-    for match in _FIRST.finditer(line):
-        yield _first_diff(number, match, earlier)
 
 
 def _complete(count: str) -> bool:
@@ -140,11 +159,11 @@ def _complete(count: str) -> bool:
     return found["a"] == found["b"]
 
 
-def _first_diff(number: int, match: re.Match[str], earlier: Sequence[Claim]) -> Claim:
+def _first_diff(number: int, match: re.Match[str], latest: Mapping[str, Claim]) -> Claim:
     """`first_main_diff` must be None just where the count before it is complete."""
     name, none = match["name"].lower(), match["value"].strip().lower().startswith(("none", "null", "-"))
     text = match[0].strip()
-    count = next((c for c in reversed(earlier) if c.kind == "count" and c.loss == name), None)
+    count = latest.get(name)
     if count is None:
         return Claim("first_diff", number, text, name, "cannot-tell", "no count of this loss stands before it")
     if _complete(count.text) == none:

@@ -65,11 +65,19 @@ def test_counts_that_cannot_be_are_inconsistent(text):
         "\x1b[32mfinal_loss: rank=0 val=0.74668949842453002930 md5=9d82f1177a18c2810367a158003c281c\x1b[0m",
         "| main | 0.74668949842453002930 | 9d82f1177a18c2810367a158003c281c |",
         "final loss 0.74668949842453002930 (md5: 9d82f1177a18c2810367a158003c281c)",
+        '{"final_loss": 0.74668949842453002930, "md5": "9d82f1177a18c2810367a158003c281c"}',
+        "md5=9d82f1177a18c2810367a158003c281c final_loss=0.74668949842453002930",
+        "main final_loss=0.74668949842453002930\n  md5=9d82f1177a18c2810367a158003c281c",
         "final_loss=0.746689 md5=9d82f1177a18c2810367a158003c281c",
     ],
 )
 def test_pairs_are_found_in_the_forms_people_write(text):
     assert [(k, v) for k, _, v in verdicts(text)] == [("pair", "consistent")]
+
+
+def test_the_line_of_a_claim_is_that_of_its_value():
+    text = "a\nb\nmtp final_loss=0.74668949842453002930\nmd5=9d82f1177a18c2810367a158003c281c\nmain_matches=1/1\n"
+    assert [(c.line, c.loss) for c in check_text(text)] == [(3, "mtp"), (5, "main")]
 
 
 def test_pairs_glued_to_one_line_keep_their_names():
