@@ -27,6 +27,12 @@ def step_line(result: StepResult, steps: int) -> str:
     return " ".join(fields)
 
 
+def _short(result: StepResult) -> str:
+    """Sum a step up in what fits beside a progress bar on 80 columns."""
+    mtp = "" if result.mtp_loss is None else f" mtp {result.mtp_loss:.4f}"
+    return f"loss {result.loss:.4f}{mtp} lr {result.lr:.3g} norm {result.grad_norm:.3g}"
+
+
 def step_metrics(result: StepResult) -> dict[str, Any]:
     """One JSON line a step."""
     return {
@@ -75,11 +81,10 @@ class RunLog:
 
     def step(self, result: StepResult) -> None:
         """Report a finished step."""
-        line = step_line(result, self._steps)
         if self._progress:
-            self._progress.update(self._task, completed=result.step, last=line.split(" ", 2)[2])
+            self._progress.update(self._task, completed=result.step, last=_short(result))
         else:
-            print(line, file=self._stream, flush=True)
+            print(step_line(result, self._steps), file=self._stream, flush=True)
         self._write(step_metrics(result))
 
     def evaluation(self, result: Evaluation) -> None:
@@ -96,8 +101,7 @@ class RunLog:
 
 def _progress(stream: TextIO) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[last]}", markup=False),
