@@ -60,8 +60,13 @@ def measure(threads: int, a: argparse.Namespace) -> dict:
             statistics.median(t["seconds"]) / statistics.median(o["seconds"]) for o, t in zip(ours, theirs, strict=True)
         ]
         result["ratio_by_round"] = by_round
+        result["cpu_ratio"] = result["peer"]["cpu_s"] / result["ours"]["cpu_s"]
         rounds = " ".join(f"{r:.2f}" for r in by_round)
-        print(f"  peer {result['peer']['tokens_per_s']:.0f} tokens/s, ratio {result['ratio']:.2f} (by round {rounds})")
+        print(
+            f"  peer {result['peer']['tokens_per_s']:.0f} tokens/s, ratio {result['ratio']:.2f} (by round {rounds}),",
+            end=" ",
+        )
+        print(f"of processor time {result['cpu_ratio']:.2f}")
     if "profile" in ours[-1]:
         result["profile"] = ours[-1]["profile"]
         for name, seconds in ours[-1]["profile"].items():
@@ -73,8 +78,9 @@ def summary(runs: list[dict]) -> dict:
     """Median over all steps of all rounds."""
     seconds = [s for r in runs for s in r["seconds"]]
     median = statistics.median(seconds)
+    cpu = statistics.median(s for r in runs for s in r["cpu"])
     keep = {k: runs[-1][k] for k in ("versions", "parameters", "environment") if k in runs[-1]}
-    return {"median_s": median, "fastest_s": min(seconds), "tokens_per_s": 2 * 512 / median} | keep
+    return {"median_s": median, "fastest_s": min(seconds), "cpu_s": cpu, "tokens_per_s": 2 * 512 / median} | keep
 
 
 def main() -> None:

@@ -34,12 +34,13 @@ class Trainer:
         self.model = DeepseekV4(ModelConfig.parse(MODEL | ALONE), MAIN_LOSS_ONLY, "float32", "fast")
         self.parameters = list(self.model.parameters())
         self.moments = [(paddle.zeros_like(p), paddle.zeros_like(p)) for p in self.parameters]
+        self.cpu: list[float] = []
         self.steps, self.settings = 0, AdamSettings(*BETAS, EPS)
 
     def step(self) -> tuple[float, dict[str, float]]:
         """One step; its loss, and the seconds of its three parts."""
         ids = paddle.to_tensor(np.array(token_ids(self.steps)))
-        marks = [time.perf_counter()]
+        cpu, marks = time.process_time(), [time.perf_counter()]
         output = self.model(ids[:, :-1], ids[:, 1:])
         marks.append(time.perf_counter())
         output.objective().backward()
@@ -53,6 +54,7 @@ class Trainer:
         self.model.clear_gradients(set_to_zero=False)
         marks.append(time.perf_counter())
         parts = dict(zip(("forward", "backward", "update"), np.diff(marks).tolist(), strict=True))
+        self.cpu.append(time.process_time() - cpu)
         return float(output.main_loss), parts
 
 
@@ -63,6 +65,7 @@ def time_steps(warmup: int, steps: int, profile: bool) -> dict[str, object]:
     parts = [p for _, p in runs[warmup:]]
     result = {
         "versions": f"paddle {paddle.__version__}", "seconds": [sum(p.values()) for p in parts], "loss": runs[-1][0],
+        "cpu": trainer.cpu[warmup:],
         "parts": {name: float(np.median([p[name] for p in parts])) for name in parts[0]},
         "parameters": sum(p.size for p in trainer.parameters), "environment": describe(),
     }  # fmt: skip

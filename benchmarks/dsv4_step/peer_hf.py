@@ -74,18 +74,20 @@ def main() -> None:
     model = build()
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)
-    seconds = []
+    seconds, processor = [], []
     for step in range(WARMUP + STEPS):
         ids = torch.tensor(token_ids(step))
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         optimizer.zero_grad(set_to_none=True)
         logits = model(input_ids=ids[:, :-1].contiguous(), use_cache=False).logits.float()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         optimizer.step()
         seconds.append(time.perf_counter() - start)
+        processor.append(time.process_time() - cpu)
     print(json.dumps({
         "versions": f"transformers {transformers.__version__}, torch {torch.__version__}", "seconds": seconds[WARMUP:],
+                "cpu": processor[WARMUP:],
         "loss": float(loss), "parameters": sum(p.numel() for p in parameters), "seq": SEQ,
     }))  # fmt: skip
 

@@ -142,13 +142,15 @@ class Attention(nn.Layer):
         topk = choose_by_blocks(*index, self.ratio, config.index_topk)
         record(trace, f"{name}.indexer.topk", topk)
         self._record_scores(trace, name, index)
-        o, teacher = BlockAttention.apply(q, kv, entries, core.attn_sink, Sight(config.window, self.ratio, topk))
+        sparse = self.losses.indexer_sparse_loss
+        sight = Sight(config.window, self.ratio, topk, teach=bool(coeff) and sparse)
+        o, teacher = BlockAttention.apply(q, kv, entries, core.attn_sink, sight)
         if not coeff:
             return o, nothing
-        if not self.losses.indexer_sparse_loss:
+        if not sparse:
             topk = all_visible(0, q.shape[1], self.ratio, entries.shape[1], q.shape[0])
             with paddle.no_grad():
-                sight = Sight(config.window, self.ratio, topk)
+                sight = Sight(config.window, self.ratio, topk, teach=True)
                 teacher = BlockAttention.apply(q, kv, entries, core.attn_sink, sight)[1]
         return o, coeff * IndexerLoss.apply(*index, teacher, topk)
 

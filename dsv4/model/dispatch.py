@@ -48,4 +48,5 @@ class LocalDispatcher:
     def combine(self, y_RD: paddle.Tensor, rows: Rows) -> paddle.Tensor:
         """Sum in the order of the token's experts."""
         T, k = rows.back.shape
-        return paddle.gather(y_RD, rows.back.flatten()).reshape([T, k, -1]).sum(axis=1)
+        y_TkD = paddle.gather(y_RD, rows.back.flatten()).reshape([T, k, -1])
+        return paddle.matmul(paddle.ones([T, 1, k], dtype=y_RD.dtype), y_TkD).squeeze(1)

@@ -7,7 +7,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from dsv4.config import ModelConfig
-from dsv4.model.fast.mixing import NormedProjection, SinkhornFunction
+from dsv4.model.fast.mixing import CollapseStreams, MixStreams, NormedProjection, SinkhornFunction
 from dsv4.model.linear import Linear, new_parameter
 from dsv4.numerics.policy import DtypePolicy
 
@@ -78,13 +78,19 @@ class HyperConnection(nn.Layer):
 
     def collapse(self, X_BSnD: paddle.Tensor, pre_BSn: paddle.Tensor) -> paddle.Tensor:
         """Collapse: z = Σ_j pre_j X_j, [B, S, D]."""
-        return self.policy.act(weighted_streams(self.policy.act(pre_BSn), X_BSnD))
+        return self.policy.act(weighted_streams(self.policy.act(pre_BSn), X_BSnD, self.policy.fast))
 
     def expand(
         self, X_BSnD: paddle.Tensor, f_BSD: paddle.Tensor, post_BSn: paddle.Tensor, C_BSnn: paddle.Tensor
     ) -> paddle.Tensor:
         """X'_k = post_k · f + Σ_j C[j, k] · X_j, [B, S, n, D]: C enters transposed."""
         post, C = self.policy.act(post_BSn), self.policy.act(C_BSnn)
+        if self.policy.fast:
+            B, S, n, D = X_BSnD.shape
+            T = B * S
+            X, f = X_BSnD.reshape([T, n, D]), f_BSD.reshape([T, 1, D])
+            mixed = MixStreams.apply(C.reshape([T, n, n]), X, post.reshape([T, n, 1]), f)
+            return self.policy.act(mixed.reshape([B, S, n, D]))
         mixed = paddle.matmul(C, X_BSnD, transpose_x=True)
         added = paddle.matmul(post.unsqueeze(-1), f_BSD.unsqueeze(2))
         return self.policy.act(added + mixed)
@@ -112,9 +118,13 @@ class HyperHead(nn.Layer):
         rho = paddle.rsqrt((x * x).mean(axis=-1, keepdim=True) + eps)
         u = paddle.matmul(x, self.hc_head_fn, transpose_y=True) * rho
         w = F.sigmoid(self.hc_head_scale * u + self.hc_head_base) + eps
-        return self.policy.act(weighted_streams(self.policy.act(w), X_BSnD))
+        return self.policy.act(weighted_streams(self.policy.act(w), X_BSnD, self.policy.fast))
 
 
-def weighted_streams(w_BSn: paddle.Tensor, X_BSnD: paddle.Tensor) -> paddle.Tensor:
+def weighted_streams(w_BSn: paddle.Tensor, X_BSnD: paddle.Tensor, fast: bool) -> paddle.Tensor:
     """Σ_j w_j X_j over the streams."""
+    if fast:
+        B, S, n, D = X_BSnD.shape
+        z = CollapseStreams.apply(w_BSn.reshape([B * S, 1, n]), X_BSnD.reshape([B * S, n, D]))
+        return z.reshape([B, S, D])
     return paddle.matmul(w_BSn.unsqueeze(2), X_BSnD).squeeze(2)

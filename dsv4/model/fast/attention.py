@@ -20,12 +20,14 @@ GATHER_FROM = 4
 class Sight:
     """What queries see: the last `window` positions, and of the compressed entries of `ratio` all or the chosen.
 
-    `topk` [B, S, K]: the indexer's choice, -1 for none; None where all visible entries count (HCA).
+    `topk` [B, S, K]: the indexer's choice, -1 for none; None where all visible entries count (HCA). `teach`: whether
+    the probabilities of the chosen entries are wanted, for the indexer's loss.
     """
 
     window: int
     ratio: int = 0
     topk: paddle.Tensor | None = None
+    teach: bool = False
 
     @property
     def block(self) -> int:
@@ -95,14 +97,18 @@ class BlockAttention(PyLayer):
         q, kv, entries, o = ctx.saved_tensor()
         H = q.shape[2]
         inner = (do * o).sum(axis=-1)
-        dkv, dentries = paddle.zeros_like(kv), None if entries is None else paddle.zeros_like(entries)
+        # One tensor a row, so that the part of a block is contiguous and can be added to in place.
+        dkv = [paddle.zeros_like(row) for row in kv]
+        dentries = None if entries is None else [paddle.zeros_like(row) for row in entries]
         dsink, dqs = paddle.zeros([H], dtype=q.dtype), []
         for block, p in zip(ctx.blocks, ctx.probabilities, strict=True):
             dq, ds_sink = block_gradient(block, p, (q, kv, entries, do, inner), (dkv, dentries), ctx.sight)
             dqs.append(dq)
             dsink = dsink + ds_sink
         dq = paddle.concat(dqs, axis=1)
-        return (dq, dkv, dsink) if dentries is None else (dq, dkv, dentries, dsink)
+        if dentries is None:
+            return dq, paddle.stack(dkv), dsink
+        return dq, paddle.stack(dkv), paddle.stack(dentries), dsink
 
 
 class BiasMaker:
@@ -193,9 +199,9 @@ def attend_block(
 
 
 def teacher_of(block: Block, p: paddle.Tensor, H: int, sight: Sight) -> paddle.Tensor:
-    """Probability of each chosen entry summed over heads [B, T, K], 0 for none; zeros [B, T, 1] without a choice."""
+    """Probability of each chosen entry summed over heads [B, T, K], 0 for none; zeros [B, T, 1] if not wanted."""
     B, T = p.shape[0], block.t1 - block.t0
-    if sight.topk is None:
+    if sight.topk is None or not sight.teach:
         return paddle.zeros([B, T, 1], dtype=p.dtype)
     picks = sight.topk[:, block.t0 : block.t1]
     if not block.entries:
@@ -211,7 +217,7 @@ def block_gradient(
     block: Block,
     p: paddle.Tensor,
     saved: tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor | None, paddle.Tensor, paddle.Tensor],
-    sums: tuple[paddle.Tensor, paddle.Tensor | None],
+    sums: tuple[list[paddle.Tensor], list[paddle.Tensor] | None],
     sight: Sight,
 ) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Add to dkv and dentries; return dq [B, T, H, d] and the sink's gradient [H].
@@ -244,10 +250,13 @@ def block_gradient(
         dnear = paddle.matmul(dsg, qg, transpose_x=True).add_(paddle.matmul(pg, dog, transpose_x=True))
         flat = paddle.zeros([B * entries.shape[1], d], dtype=q.dtype)
         flat = paddle.index_add(flat, rows, 0, dnear.reshape([-1, d]))
-        dentries.add_(flat.reshape(dentries.shape))
+        for sum_Nd, part in zip(dentries, flat.reshape(entries.shape), strict=True):
+            sum_Nd.add_(part)
     elif block.entries:
         assert dentries is not None
         first = block.window_keys
-        dentries[:, : block.entries] = dentries[:, : block.entries] + dkeys[:, first : first + block.entries]
-    dkv[:, block.low : block.t1] = dkv[:, block.low : block.t1] + dkeys[:, : block.window_keys]
+        for sum_Nd, part in zip(dentries, dkeys, strict=True):
+            sum_Nd[: block.entries].add_(part[first : first + block.entries])
+    for sum_Sd, part in zip(dkv, dkeys, strict=True):
+        sum_Sd[block.low : block.t1].add_(part[: block.window_keys])
     return dq.reshape([B, T, H, d]), dsink

@@ -79,3 +79,53 @@ class SinkhornFunction(PyLayer):
             g = (g - paddle.matmul(g * y, over)) / divisor
         rows, _ = block_ones(ctx.n, str(g.dtype).removeprefix("paddle."))
         return ctx.soft * (g - paddle.matmul(g * ctx.soft, rows))
+
+
+GROUP = 4
+"""Tokens per matrix product in `token_outer`: small batched products are bound by their number, not by their size."""
+
+
+def token_outer(a_TnD: paddle.Tensor, b_TmD: paddle.Tensor) -> paddle.Tensor:
+    """Per token a bᵀ: [T, n, m]. Groups of tokens share a product whose blocks off the diagonal are thrown away."""
+    T, n, D = a_TnD.shape
+    m = b_TmD.shape[1]
+    if T % GROUP:
+        return paddle.matmul(a_TnD, b_TmD, transpose_y=True)
+    shared = paddle.matmul(a_TnD.reshape([-1, GROUP * n, D]), b_TmD.reshape([-1, GROUP * m, D]), transpose_y=True)
+    blocks = shared.reshape([-1, GROUP, n, GROUP, m]).diagonal(axis1=1, axis2=3)  # [T/GROUP, n, m, GROUP]
+    return blocks.transpose([0, 3, 1, 2]).reshape([T, n, m])
+
+
+class MixStreams(PyLayer):
+    """X' = Cᵀ X + post fᵀ per token: C [T, n, n], X [T, n, D], post [T, n, 1], f [T, 1, D].
+
+    dC = X Gᵀ; dX = C G; dpost = G f; df = postᵀ G.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, C: paddle.Tensor, X: paddle.Tensor, post: paddle.Tensor, f: paddle.Tensor) -> paddle.Tensor:
+        """Return X' [T, n, D]."""
+        ctx.save_for_backward(C, X, post, f)
+        return paddle.matmul(C, X, transpose_x=True).add_(paddle.matmul(post, f))
+
+    @staticmethod
+    def backward(ctx: Any, g: paddle.Tensor) -> tuple[paddle.Tensor, ...]:
+        """Gradients of C, X, post and f."""
+        C, X, post, f = ctx.saved_tensor()
+        return token_outer(X, g), paddle.matmul(C, g), token_outer(g, f), paddle.matmul(post, g, transpose_x=True)
+
+
+class CollapseStreams(PyLayer):
+    """z = Σ_j w_j X_j per token: w [T, 1, n], X [T, n, D]. dw = g Xᵀ; dX = wᵀ g."""
+
+    @staticmethod
+    def forward(ctx: Any, w: paddle.Tensor, X: paddle.Tensor) -> paddle.Tensor:
+        """Return z [T, 1, D]."""
+        ctx.save_for_backward(w, X)
+        return paddle.matmul(w, X)
+
+    @staticmethod
+    def backward(ctx: Any, g: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Gradients of w and X."""
+        w, X = ctx.saved_tensor()
+        return token_outer(g, X), paddle.matmul(w, g, transpose_x=True)

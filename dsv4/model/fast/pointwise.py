@@ -16,6 +16,11 @@ def averaging(dim: int, dtype: str) -> paddle.Tensor:
     return paddle.full([dim, 1], 1.0 / dim, dtype=dtype)
 
 
+def sum_rows(x: paddle.Tensor) -> paddle.Tensor:
+    """Sum over the first axis of [R, D], as a product for the same reason."""
+    return paddle.matmul(paddle.ones([1, x.shape[0]], dtype=x.dtype), x).squeeze(0)
+
+
 def mean_last(x: paddle.Tensor) -> paddle.Tensor:
     """Mean over the last axis, which is kept."""
     return paddle.matmul(x, averaging(x.shape[-1], str(x.dtype).removeprefix("paddle.")))
@@ -43,7 +48,7 @@ class RMSNormFunction(PyLayer):
         if weight is None:
             return (g - xhat * mean_last(gx)) * rho
         dim = weight.shape[0]
-        dw = gx.reshape([-1, dim]).sum(axis=0)
+        dw = sum_rows(gx.reshape([-1, dim]))
         inner = paddle.matmul(gx, (weight / dim).unsqueeze(-1))
         return (g * weight - xhat * inner) * rho, dw
 
@@ -88,8 +93,8 @@ def rotated(x: paddle.Tensor, cos: paddle.Tensor, sin: paddle.Tensor, r: int) ->
 
 
 def clamped_swiglu(g: paddle.Tensor, u: paddle.Tensor, limit: float) -> paddle.Tensor:
-    """SiLU(min(g, limit)) ⊙ clip(u, -limit, limit), the gate without a lower clamp; Paddle fuses the product."""
-    return F.swiglu(g.clip(max=limit), u.clip(min=-limit, max=limit))
+    """SiLU(min(g, limit)) ⊙ clip(u, -limit, limit), the gate without a lower clamp."""
+    return F.silu(g.clip(max=limit)) * u.clip(min=-limit, max=limit)
 
 
 def clamped_swiglu_gradient(

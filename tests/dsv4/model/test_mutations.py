@@ -39,10 +39,15 @@ class Mutation:
 
 
 MUTATIONS = [
-    Mutation("C not transposed", "hyper_connection.py", "matmul(C, X_BSnD, transpose_x=True)", "matmul(C, X_BSnD)"),
+    Mutation(
+        "C not transposed", "fast/mixing.py", "paddle.matmul(C, X, transpose_x=True).add_", "paddle.matmul(C, X).add_",
+    ),
+    Mutation(
+        "C not transposed, plain", "hyper_connection.py", "matmul(C, X_BSnD, transpose_x=True)", "matmul(C, X_BSnD)", "plain",
+    ),
     Mutation(
         "one Sinkhorn half-step more", "fast/mixing.py",
-        "[columns] + [rows, columns] * (iterations - 1)", "[rows, columns] * iterations",
+        "[columns] + [rows, columns] * (iterations - 1)", "[columns] + [rows, columns] * (iterations - 1) + [rows]",
     ),
     Mutation(
         "one Sinkhorn half-step less", "fast/mixing.py",
@@ -69,7 +74,7 @@ MUTATIONS = [
         "paddle.take_along_axis(scores, experts, axis=-1)",
         "paddle.take_along_axis(scores if self.hashed else scores + self.expert_bias, experts, axis=-1)",
     ),
-    Mutation("lower clamp on the gate", "fast/pointwise.py", "F.swiglu(g.clip(max=limit)", "F.swiglu(g.clip(min=-limit, max=limit)"),
+    Mutation("lower clamp on the gate", "fast/pointwise.py", "F.silu(g.clip(max=limit))", "F.silu(g.clip(min=-limit, max=limit))"),
     Mutation("lower clamp on the gate, plain", "moe.py", "F.silu(g.clip(max=limit))", "F.silu(g.clip(min=-limit, max=limit))", "plain"),
     Mutation(
         "norm on indexer queries", "indexer.py",
