@@ -145,7 +145,8 @@ def _past(github: GitHub, facts: Facts) -> None:
 
 
 def _files(github: GitHub, facts: Facts) -> None:
-    if not any(job.status in WANTS_LOG for jobs in facts.jobs.values() for job in jobs):
+    failed = any(job.status in WANTS_LOG for jobs in facts.jobs.values() for job in jobs)
+    if not failed or not facts.pull.number:  # a branch has no pull request to annotate
         return
     facts.files = [f["filename"] for f in github.pages(f"/pulls/{facts.pull.number}/files", most=1000)]
     if facts.pull.fork and any(name.startswith(GUARDED) for name in facts.files):

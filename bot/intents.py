@@ -48,10 +48,9 @@ class Unreact:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer a command, once: the answer carries the command's id."""
+    """Answer a command: the body carries the command's id, so that it is answered once."""
 
     number: int
-    command: int
     body: str
 
 

@@ -11,7 +11,7 @@ from bot.checks import NAME
 from bot.github import GitHub, GitHubError
 from bot.intents import Annotation, Cancel, Check, Create, Delete, Edit, Intent, Issue, React, Reply, Rerun, Unreact
 from bot.lifecycle import Comment
-from bot.state import MARKER, is_report
+from bot.state import is_report
 
 log = logging.getLogger("bot")
 
@@ -22,11 +22,6 @@ def comments_on(github: GitHub, number: int) -> list[Comment]:
         Comment(int(c["id"]), (c.get("user") or {}).get("login", ""), c.get("body") or "")
         for c in github.pages(f"/issues/{number}/comments", most=10_000)
     ]
-
-
-def reply_marker(command: int) -> str:
-    """First line of the answer to a command: how a second delivery sees that it was answered."""
-    return f"<!-- matrix-answer:{command} -->"
 
 
 class Performer:
@@ -58,9 +53,8 @@ class Performer:
                 self._react(comment, content)
             case Unreact(comment, content):
                 self._unreact(comment, content)
-            case Reply(to, command, body):
-                marker = reply_marker(command)
-                self._post_comment(to, f"{marker}\n{body}", lambda c: c.body.startswith(marker))
+            case Reply(to, body):
+                self._post_comment(to, body, lambda c: c.body.strip() == body.strip())
             case Rerun():
                 self._rerun(intent)
             case Cancel(run):
@@ -167,9 +161,9 @@ class Performer:
             if old:
                 self.github.patch(f"/issues/{old['number']}", {"state": "closed"})
         elif old is None:
-            self.github.post("/issues", {"title": title, "body": f"{MARKER}\n{body}"}, done=mine)
-        elif (old.get("body") or "").strip() != f"{MARKER}\n{body}".strip():
-            self.github.patch(f"/issues/{old['number']}", {"body": f"{MARKER}\n{body}"})
+            self.github.post("/issues", {"title": title, "body": body}, done=mine)
+        elif (old.get("body") or "").strip() != body.strip():
+            self.github.patch(f"/issues/{old['number']}", {"body": body})
 
 
 def _annotation(a: Annotation) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import io
 import itertools
 import re
@@ -84,12 +85,7 @@ class Api(World):
         return self._page(q, [self._simple(p) for p in found])
 
     def _simple(self, p):
-        v = (
-            self._ex("pull-request-simple-items")[0]
-            if isinstance(self._ex0("pull-request-simple-items"), list)
-            else None
-        )
-        v = v or self._ex("pull-request-simple-items")
+        v = copy.deepcopy(self._ex0("pull-request-simple-items")[0])
         v.update({k: p[k] for k in ("number", "url", "state", "title", "user", "head", "base")})
         v["requested_teams"] = []
         return v
