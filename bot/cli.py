@@ -12,6 +12,8 @@ from matrix.errors import MatrixError
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
     "comment": ("bot.verbs.comment", "Print the pull-request comment for a run: bot comment RUN --dry-run --lang both"),
+    "action": ("bot.verbs.action", "Act on the event of a GitHub Actions workflow: bot action"),
+    "serve": ("bot.verbs.serve", "Serve webhooks: bot serve --port 8080"),
 }
 
 

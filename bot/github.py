@@ -91,7 +91,7 @@ class GitHub:
     def __init__(
         self,
         repository: str,
-        token: str,
+        token: str | Auth.Auth,
         *,
         base_url: str = "https://api.github.com",
         retry: GithubRetry | None = None,
@@ -107,7 +107,7 @@ class GitHub:
         self._local = (urlsplit(base_url).hostname or "") in _LOCAL
         self._pause = 1.0 if pace else 0.01
         self._github = Github(
-            auth=Auth.Token(token),
+            auth=Auth.Token(token) if isinstance(token, str) else token,
             base_url=base_url,
             retry=retry or transport_retry(),
             timeout=30,

@@ -46,6 +46,7 @@ class Bot:
     cache: MutableMapping[int, str] = field(default_factory=dict)
     ignore: frozenset[str] = frozenset()  # the bot's own workflows
     day: Callable[[], str] = today
+    boards_seen: list[Board] = field(default_factory=list)  # also of what could not be written
 
     def handle(self, event: Event) -> list[Board]:
         """Do what one event asks for; returns the boards that were brought up to date.
@@ -79,7 +80,13 @@ class Bot:
         policy = self._policy_or_default(pull)
         with pull_lock(self.github.repository, pull.number):
             performer = Performer(self.github, self.login)
-            return sync(performer, pull.number, lambda: self._gather(self._pull(pull.number), policy), policy.languages)
+
+            def look() -> Facts:
+                facts = self._gather(self._pull(pull.number), policy)
+                self.boards_seen = [board_of_facts(facts, web=f"https://github.com/{self.github.repository}")]
+                return facts
+
+            return sync(performer, pull.number, look, policy.languages)
 
     def _run(self, run: Run) -> list[Board]:
         if run.path in self.ignore or run.event in ("workflow_run", "issue_comment"):

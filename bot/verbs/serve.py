@@ -1,0 +1,84 @@
+"""`bot serve`: the webhook server."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import click
+from github import Auth
+
+from bot.github import Budget, ETags, GitHub
+from bot.service import Bot
+from bot.worker import MakeBot
+from matrix.errors import UsageError
+
+API = "https://api.github.com"
+
+
+def _need(name: str) -> str:
+    value = os.environ.get(name, "")
+    if not value:
+        raise UsageError(f"{name} is not set", "secrets come from the environment only; see the page on the bot")
+    return value
+
+
+def bots(queue_cache: object, login: str, pace: float) -> MakeBot:
+    """Make bots for repositories, by a token or as an App's installation."""
+    tags: dict[str, ETags] = {}
+    base_url = os.environ.get("GITHUB_API_URL", API)
+
+    def auth(installation: int | None) -> Auth.Auth:
+        if app := os.environ.get("BOT_APP_ID"):
+            if installation is None:
+                raise UsageError("the delivery names no installation of the App")
+            return Auth.AppAuth(int(app), _need("BOT_APP_KEY")).get_installation_auth(installation)
+        return Auth.Token(_need("GITHUB_TOKEN"))
+
+    def make(repository: str, installation: int | None) -> Bot:
+        github = GitHub(
+            repository,
+            auth(installation),
+            base_url=base_url,
+            pace=pace,
+            budget=Budget(400),
+            etags=tags.setdefault(repository, ETags()),
+        )
+        return Bot(github, login, cache=queue_cache)  # type: ignore[arg-type]
+
+    return make
+
+
+@click.command(name="serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8080, show_default=True, help="Port to listen on.")
+@click.option(
+    "--queue",
+    "queue_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="bot-queue.db",
+    show_default=True,
+    help="SQLite file that keeps deliveries.",
+)
+@click.option("--pace", default=1.0, show_default=True, help="Seconds between writes to GitHub.")
+def command(*, host: str, port: int, queue_path: Path, pace: float) -> None:
+    r"""Serve /webhook for a GitHub App or organisation hook, /healthz and /metrics.
+
+    From the environment: BOT_WEBHOOK_SECRET, BOT_LOGIN, and GITHUB_TOKEN or BOT_APP_ID with BOT_APP_KEY.
+
+    \b
+    Example: bot serve --host 0.0.0.0 --port 8080
+    """
+    import uvicorn  # noqa: PLC0415 - only the server needs it
+
+    from bot.app import make_app  # noqa: PLC0415
+    from bot.queue import SqliteQueue  # noqa: PLC0415
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    secret, login = _need("BOT_WEBHOOK_SECRET"), _need("BOT_LOGIN")
+    if not os.environ.get("BOT_APP_ID"):
+        _need("GITHUB_TOKEN")
+    queue = SqliteQueue(queue_path)
+    app = make_app(queue, bots(queue.diagnoses(), login, pace), login, secret)
+    uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)
