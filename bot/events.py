@@ -70,7 +70,7 @@ def _command(payload: Json, login: str) -> CommandEvent | None:
     comment, issue = payload["comment"], payload["issue"]
     user = comment["user"]
     body = comment.get("body") or ""
-    if not issue.get("pull_request") or user.get("type") == "Bot" or user["login"] == login:
+    if issue.get("pull_request") is None or user.get("type") == "Bot" or user["login"] == login:
         return None
     return CommandEvent(int(issue["number"]), int(comment["id"]), user["login"], body) if parse(body) else None
 
