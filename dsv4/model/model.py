@@ -5,6 +5,7 @@ from __future__ import annotations
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
+from paddle.distributed.fleet.utils import recompute
 
 from dsv4.config import LossConfig, ModelConfig
 from dsv4.model.hyper_connection import HyperHead
@@ -73,7 +74,8 @@ class DeepseekV4(nn.Layer):
     """The whole model; parameter names are Megatron's (section 14).
 
     A pipeline stage can call the parts one by one: `embedding`, `decoder.layers[i]`, `decoder.finish`,
-    `head_loss`, `mtp.layers[k]`; `forward` does the same in order.
+    `head_loss`, `mtp.layers[k]`; `forward` does the same in order. `recompute`: keep only the input of each decoder
+    layer and run it again in backward.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class DeepseekV4(nn.Layer):
         path: Path = "fast",
         init_std: float = 0.02,
         seed: int = 0,
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         self.config, self.losses, self.policy = config, losses or LossConfig(), DtypePolicy(dtype, path)
@@ -92,6 +95,8 @@ class DeepseekV4(nn.Layer):
         self.output_layer = Linear(config.hidden_size, config.vocab_size, self.policy)
         if config.mtp_layers:
             self.mtp = MTP(config, self.losses, self.policy)
+        self.recompute = recompute
+        self.bias_names = frozenset(self.buffers_by_name())
         initialize(self.named_parameters(), config, init_std, seed)
 
     def forward(
@@ -111,7 +116,7 @@ class DeepseekV4(nn.Layer):
         X = self.embedding.streams(self.embedding(tokens_BS))
         outs: list[LayerOutput] = []
         for layer in self.decoder.layers:
-            outs.append(layer(X, tokens_BS, trace, packing))
+            outs.append(self._run(layer, X, tokens_BS, trace, packing))
             X = outs[-1].X_BSnD
         hidden = self.decoder.finish(X)
         record(trace, "final_hidden", hidden)
@@ -119,7 +124,7 @@ class DeepseekV4(nn.Layer):
 
         mtp_losses: list[paddle.Tensor] = []
         tokens, labels = tokens_BS, labels_BS
-        if self.config.mtp_layers and self.losses.mtp_loss_weight:
+        if self.config.mtp_layers:
             shift = packing.shift_left if packing else shift_left
             for module in self.mtp.layers:
                 tokens, labels, mask = shift(tokens), shift(labels), shift(mask)
@@ -135,6 +140,20 @@ class DeepseekV4(nn.Layer):
             self.losses.mtp_loss_weight,
             self._expert_counts(outs),
         )
+
+    def _run(
+        self,
+        layer: DecoderLayer,
+        X_BSnD: paddle.Tensor,
+        tokens_BS: paddle.Tensor,
+        trace: Trace | None,
+        packing: Packing | None,
+    ) -> LayerOutput:
+        """One decoder layer; with `recompute` only its input is kept, and backward runs it a second time."""
+        if not self.recompute or trace is not None or not paddle.is_grad_enabled():
+            return layer(X_BSnD, tokens_BS, trace, packing)  # type: ignore[no-any-return]
+        kept = recompute(lambda X: tuple(layer(X, tokens_BS, None, packing)), X_BSnD, preserve_rng_state=False)
+        return LayerOutput(*kept)
 
     def head_loss(
         self,
@@ -156,9 +175,8 @@ class DeepseekV4(nn.Layer):
     def _expert_counts(self, outs: list[LayerOutput]) -> dict[str, paddle.Tensor]:
         names = [f"decoder.layers.{i}" for i in range(self.config.num_layers)]
         names += [f"mtp.layers.{k}.mtp_model_layer" for k in range(self.config.mtp_layers)]
-        layer_outs = zip(names, outs, strict=False)  # MTP may be left out
-        counts = {f"{name}.mlp.router.expert_bias": out.counts_E for name, out in layer_outs}
-        return {name: count for name, count in counts.items() if name in self.buffers_by_name()}
+        counts = {f"{name}.mlp.router.expert_bias": out.counts_E for name, out in zip(names, outs, strict=True)}
+        return {name: count for name, count in counts.items() if name in self.bias_names}
 
     def buffers_by_name(self) -> dict[str, paddle.Tensor]:
         """Expert biases and hash tables by Megatron name."""

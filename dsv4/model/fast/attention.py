@@ -9,6 +9,8 @@ import paddle
 import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 
+from dsv4.model.fast.gradients import note_inputs, wanted
+
 MASKED = -1e30
 """Added to logits that a query does not see; exp of it is exactly 0 in float32 and float64."""
 
@@ -88,11 +90,12 @@ class BlockAttention(PyLayer):
         o = paddle.concat(outs, axis=1)
         teacher = paddle.concat(teachers, axis=1)
         ctx.save_for_backward(q, kv, entries, o)
+        note_inputs(ctx, q, kv, entries, sink)
         teacher.stop_gradient = True
         return o, teacher
 
     @staticmethod
-    def backward(ctx: Any, do: paddle.Tensor, _teacher: Any) -> tuple[paddle.Tensor, ...]:
+    def backward(ctx: Any, do: paddle.Tensor, _teacher: Any) -> Any:
         """Gradients of q, kv, entries (if any) and sink."""
         q, kv, entries, o = ctx.saved_tensor()
         H = q.shape[2]
@@ -107,8 +110,8 @@ class BlockAttention(PyLayer):
             dsink = dsink + ds_sink
         dq = paddle.concat(dqs, axis=1)
         if dentries is None:
-            return dq, paddle.stack(dkv), dsink
-        return dq, paddle.stack(dkv), paddle.stack(dentries), dsink
+            return wanted(ctx, dq, paddle.stack(dkv), dsink)
+        return wanted(ctx, dq, paddle.stack(dkv), paddle.stack(dentries), dsink)
 
 
 class BiasMaker:

@@ -7,6 +7,7 @@ from typing import Any
 import paddle
 from paddle.autograd import PyLayer
 
+from dsv4.model.fast.gradients import note_inputs, wanted
 from dsv4.model.fast.pointwise import clamped_swiglu, clamped_swiglu_gradient
 from dsv4.numerics.policy import DtypePolicy
 
@@ -42,11 +43,12 @@ class GroupedExperts(PyLayer):
             pieces.append(act(paddle.matmul(h, fc2[e], transpose_y=True)))
             ctx.kept.append((e, first, last, g, u))
         ctx.save_for_backward(x, w, *matrices)
+        note_inputs(ctx, x, w, *matrices)
         ctx.limit, ctx.experts, ctx.act = limit, len(counts), policy.act
         return paddle.concat(pieces) if pieces else paddle.zeros_like(x)
 
     @staticmethod
-    def backward(ctx: Any, dy: paddle.Tensor) -> tuple[paddle.Tensor, ...]:
+    def backward(ctx: Any, dy: paddle.Tensor) -> Any:
         """Gradients of x, w and every matrix."""
         x, w, *matrices = ctx.saved_tensor()
         fc1, fc2 = matrices[: ctx.experts], matrices[ctx.experts :]
@@ -63,7 +65,8 @@ class GroupedExperts(PyLayer):
             dx.append(paddle.matmul(dg, fc1[e][:width]).add_(paddle.matmul(du, fc1[e][width:])))
         d1 = [paddle.zeros_like(m) if d is None else d for d, m in zip(d1, fc1, strict=True)]
         d2 = [paddle.zeros_like(m) if d is None else d for d, m in zip(d2, fc2, strict=True)]
-        return (
+        return wanted(
+            ctx,
             paddle.concat(dx) if dx else paddle.zeros_like(x),
             paddle.concat(dw) if dw else paddle.zeros_like(w),
             *d1,

@@ -8,6 +8,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 
+from dsv4.model.fast.gradients import note_inputs, wanted
 from dsv4.model.indexer import choose_entries, indexer_loss
 
 BLOCK = 128
@@ -79,14 +80,15 @@ class IndexerLoss(PyLayer):
             ddots = ddots.reshape([B, T * H, N])
             dqs.append(paddle.matmul(ddots, k).reshape(qb.shape))
             dk = dk + paddle.matmul(ddots, qb.reshape([B, T * H, d]), transpose_x=True)
+        note_inputs(ctx, q, k, v, teacher, topk)
         ctx.save_for_backward(paddle.concat(dqs, axis=1), dk, paddle.concat(dvs, axis=1))
         return total
 
     @staticmethod
-    def backward(ctx: Any, g: paddle.Tensor) -> tuple[paddle.Tensor, ...]:
+    def backward(ctx: Any, g: paddle.Tensor) -> Any:
         """Gradients of q, k and v; teacher and choice have none."""
         dq, dk, dv = ctx.saved_tensor()
-        return dq * g, dk * g, dv * g, None
+        return wanted(ctx, dq * g, dk * g, dv * g, None, None)
 
 
 def loss_and_gradient(

@@ -9,6 +9,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 
+from dsv4.model.fast.gradients import note_inputs, wanted
 from dsv4.model.fast.pointwise import mean_last
 
 
@@ -31,17 +32,18 @@ class NormedProjection(PyLayer):
             rho = paddle.rsqrt(q + eps)
             slope = -0.5 * rho * rho * rho
         raw = paddle.matmul(x, phi, transpose_y=True)
+        note_inputs(ctx, x, phi)
         ctx.save_for_backward(x, phi, raw, rho, slope)
         return raw * rho
 
     @staticmethod
-    def backward(ctx: Any, g: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    def backward(ctx: Any, g: paddle.Tensor) -> Any:
         """Gradients of x̃ and φ."""
         x, phi, raw, rho, slope = ctx.saved_tensor()
         draw = g * rho
         through_rho = (g * raw).sum(axis=-1, keepdim=True) * slope * (2.0 / x.shape[-1])
         dx = paddle.matmul(draw, phi).add_(x * through_rho)
-        return dx, paddle.matmul(draw, x, transpose_x=True)
+        return wanted(ctx, dx, paddle.matmul(draw, x, transpose_x=True))
 
 
 @lru_cache(maxsize=8)
@@ -106,13 +108,15 @@ class MixStreams(PyLayer):
     def forward(ctx: Any, C: paddle.Tensor, X: paddle.Tensor, post: paddle.Tensor, f: paddle.Tensor) -> paddle.Tensor:
         """Return X' [T, n, D]."""
         ctx.save_for_backward(C, X, post, f)
+        note_inputs(ctx, C, X, post, f)
         return paddle.matmul(C, X, transpose_x=True).add_(paddle.matmul(post, f))
 
     @staticmethod
-    def backward(ctx: Any, g: paddle.Tensor) -> tuple[paddle.Tensor, ...]:
+    def backward(ctx: Any, g: paddle.Tensor) -> Any:
         """Gradients of C, X, post and f."""
         C, X, post, f = ctx.saved_tensor()
-        return token_outer(X, g), paddle.matmul(C, g), token_outer(g, f), paddle.matmul(post, g, transpose_x=True)
+        df = paddle.matmul(post, g, transpose_x=True)
+        return wanted(ctx, token_outer(X, g), paddle.matmul(C, g), token_outer(g, f), df)
 
 
 class CollapseStreams(PyLayer):
@@ -122,10 +126,11 @@ class CollapseStreams(PyLayer):
     def forward(ctx: Any, w: paddle.Tensor, X: paddle.Tensor) -> paddle.Tensor:
         """Return z [T, 1, D]."""
         ctx.save_for_backward(w, X)
+        note_inputs(ctx, w, X)
         return paddle.matmul(w, X)
 
     @staticmethod
-    def backward(ctx: Any, g: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    def backward(ctx: Any, g: paddle.Tensor) -> Any:
         """Gradients of w and X."""
         w, X = ctx.saved_tensor()
-        return token_outer(g, X), paddle.matmul(w, g, transpose_x=True)
+        return wanted(ctx, token_outer(g, X), paddle.matmul(w, g, transpose_x=True))

@@ -9,6 +9,8 @@ import paddle
 import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 
+from dsv4.model.fast.gradients import note_inputs, wanted
+
 
 @lru_cache(maxsize=64)
 def averaging(dim: int, dtype: str) -> paddle.Tensor:
@@ -37,6 +39,7 @@ class RMSNormFunction(PyLayer):
         """Return y, of the shape of x."""
         rho = paddle.rsqrt(mean_last(x * x) + eps)
         xhat = x * rho
+        note_inputs(ctx, x, weight)
         ctx.save_for_backward(xhat, rho, weight)
         return xhat if weight is None else xhat * weight
 
@@ -46,11 +49,11 @@ class RMSNormFunction(PyLayer):
         xhat, rho, weight = ctx.saved_tensor()
         gx = g * xhat
         if weight is None:
-            return (g - xhat * mean_last(gx)) * rho
+            return wanted(ctx, (g - xhat * mean_last(gx)) * rho)
         dim = weight.shape[0]
         dw = sum_rows(gx.reshape([-1, dim]))
         inner = paddle.matmul(gx, (weight / dim).unsqueeze(-1))
-        return (g * weight - xhat * inner) * rho, dw
+        return wanted(ctx, (g * weight - xhat * inner) * rho, dw)
 
 
 @lru_cache(maxsize=8)
