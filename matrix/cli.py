@@ -19,6 +19,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "show": ("matrix.commands.show", "Show runs, a run or a job: matrix show last qwen-sft"),
     "baseline": ("matrix.commands.baseline", "Propose a new baseline: matrix baseline update qwen-sft --from last"),
     "prune": ("matrix.commands.prune", "Remove old runs: matrix prune --older 14d --dry-run"),
+    "bisect": ("matrix.commands.bisect", "Find the commit that broke a job: matrix bisect JOB --good v1.2"),
     "triage": ("matrix.commands.triage", "Say what failed first in logs: matrix triage job.log.gz"),
     "schema": ("matrix.commands.schema", "Print the JSON Schema of matrix files: matrix schema > matrix.schema.json"),
 }

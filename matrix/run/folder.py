@@ -14,6 +14,8 @@ from matrix.errors import UsageError
 
 RECORD = "run.json"
 LOCK = ".lock"  # held by the runner at work
+# What runs leave in .matrix; rules and the quarantine stand beside it and belong to the repository.
+_IGNORED = "".join(f"/{name}\n" for name in ("runs/", "times/", "spool/", "bisect/", "history.sqlite*", ".gitignore"))
 
 
 def runs_folder(root: Path) -> Path:
@@ -26,13 +28,18 @@ def new_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(2)
 
 
-def create(root: Path) -> Path:
-    """Make the folder of a new run; `.matrix` keeps itself out of git."""
-    runs = runs_folder(root)
-    runs.mkdir(parents=True, exist_ok=True)
+def ignore_leavings(root: Path) -> None:
+    """Keep what runs leave in `.matrix` out of git."""
     ignore = root / ".matrix" / ".gitignore"
     if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+        ignore.write_text(_IGNORED, encoding="utf-8")
+
+
+def create(root: Path) -> Path:
+    """Make the folder of a new run; what runs leave in `.matrix` is kept out of git."""
+    runs = runs_folder(root)
+    runs.mkdir(parents=True, exist_ok=True)
+    ignore_leavings(root)
     while True:
         folder = runs / new_id()
         with contextlib.suppress(FileExistsError):
