@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -11,7 +12,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,12 +113,33 @@ def _digest(manifest: Mapping[str, Any]) -> str:
 
 
 class Writer:
-    """Writes checkpoints beside the training, one at a time; an error comes back at the next save or at the end."""
+    """Writes checkpoints beside the training, one at a time; an error comes back at the next save or at the end.
+
+    A context: it holds the folder's lock, so that no other run writes there, until it is left (or killed).
+    """
 
     def __init__(self, folder: Path, *, keep: int | None = None, background: bool = True) -> None:
         self.folder, self._keep, self._background = folder, keep, background
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise UsageError(f"{folder}: another run is saving here", "end it first, or name another --save") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.wait()
+        finally:
+            os.close(self._lock)
 
     def save(self, step: int, groups: Mapping[str, Arrays], state: Mapping[str, Any]) -> None:
         """Save arrays that nobody changes any more: copies of the live tensors."""

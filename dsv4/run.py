@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from dsv4.identity import head_lines, run_identity, write_meta
 from dsv4.numerics import env
 from dsv4.run_config import RunConfig
 from dsv4.runlog import RunLog
+from dsv4.stop import EXIT_CODE, StopRequest
 from dsv4.trainer import StepResult, Trainer
 from dsv4.weights import megatron_state
 from dsv4.weights.files import set_weights
@@ -53,52 +55,67 @@ def run_training(config: RunConfig, options: RunOptions) -> Trainer:
     source = _source(options.tokens or config.data.path, config, "tokens", "--tokens or data.path")
     held_out = _source(config.data.eval, config, "evaluation", "data.eval") if config.train.eval_every else None
     _check_reach(source, config)
-    writer = _checkpoint_writer(options)
-    trainer = Trainer(config, source, init=options.init)
-    restored = _restore(trainer, options)
-    prefix = str(options.record or options.save or "none")
-    identity = run_identity(config, init=options.init, tokens=source.identity(), prefix=prefix, stamp=options.stamp)
-    record = None
-    if options.record:
-        record = RecordWriter(options.record, finished_steps=trainer.step, accumulate=config.train.accumulate)
-        write_meta(meta_path(options.record), identity)
-
-    with RunLog(config.train.steps, done=trainer.step, metrics=options.metrics) as log:
-        for line in head_lines(identity):
+    with ExitStack() as stack:
+        writer = stack.enter_context(_checkpoint_writer(options)) if options.save else None
+        trainer = Trainer(config, source, init=options.init)
+        restored = _restore(trainer, options)
+        prefix = str(options.record or options.save or "none")
+        identity = run_identity(config, init=options.init, tokens=source.identity(), prefix=prefix, stamp=options.stamp)
+        record = None
+        if options.record:
+            record = RecordWriter(options.record, finished_steps=trainer.step, accumulate=config.train.accumulate)
+            stack.callback(record.close)
+            write_meta(meta_path(options.record), identity)
+        log = stack.enter_context(RunLog(config.train.steps, done=trainer.step, metrics=options.metrics))
+        for line in [*head_lines(identity), *restored]:
             log.line(line)
-        for line in restored:
-            log.line(line)
-        try:
-            _steps(trainer, options, log, record, writer, held_out)
-        finally:
-            if record:
-                record.close()
-            if writer:
-                writer.wait()
+        _steps(trainer, _Outputs(options, log, record, writer, held_out))
     return trainer
 
 
-def _steps(
-    trainer: Trainer,
-    options: RunOptions,
-    log: RunLog,
-    record: RecordWriter | None,
-    writer: checkpoint.Writer | None,
-    held_out: Source | None,
-) -> None:
+@dataclass(frozen=True)
+class _Outputs:
+    """Where the results of steps go."""
+
+    options: RunOptions
+    log: RunLog
+    record: RecordWriter | None
+    writer: checkpoint.Writer | None
+    held_out: Source | None
+
+
+def _steps(trainer: Trainer, to: _Outputs) -> None:
+    """Step until the end, or until asked to stop; either way the last step is saved."""
     train = trainer.config.train
-    while trainer.step < train.steps:
-        result = _dumped_step(trainer, options) if options.dump else trainer.train_step()
-        if record:
-            record.write(result.rows)
-        log.step(result)
-        if held_out and (result.step % train.eval_every == 0 or result.step == train.steps):
-            log.evaluation(trainer.evaluate(held_out, train.eval_batches))
-        due = result.step == train.steps or (options.save_every and result.step % options.save_every == 0)
-        if writer and due:
-            if record:
-                record.sync()  # the checkpoint will rely on these rows
-            save(trainer, writer)
+    with StopRequest() as stop:
+        every, stopping = to.options.save_every, False
+        while trainer.step < train.steps and not stopping:
+            _one_step(trainer, to)
+            stopping = stop.requested  # asked once, so that the step at which the run stops is a saved one
+            if trainer.step == train.steps or stopping or (every and trainer.step % every == 0):
+                _save(trainer, to)
+    if trainer.step < train.steps:
+        hint = f"; go on with --resume {to.options.save}" if to.options.save else ""
+        to.log.line(f"stopped by SIGTERM after step {trainer.step}{hint}")
+        raise SystemExit(EXIT_CODE)
+
+
+def _one_step(trainer: Trainer, to: _Outputs) -> None:
+    """Train, record, log, evaluate, in this order."""
+    train = trainer.config.train
+    result = _dumped_step(trainer, to.options) if to.options.dump else trainer.train_step()
+    if to.record:
+        to.record.write(result.rows)
+    to.log.step(result)
+    if to.held_out and (result.step % train.eval_every == 0 or result.step == train.steps):
+        to.log.evaluation(trainer.evaluate(to.held_out, train.eval_batches))
+
+
+def _save(trainer: Trainer, to: _Outputs) -> None:
+    if to.writer:
+        if to.record:
+            to.record.sync()  # the checkpoint will rely on these rows
+        save(trainer, to.writer)
 
 
 def _dumped_step(trainer: Trainer, options: RunOptions) -> StepResult:
@@ -119,14 +136,12 @@ def _check_reach(source: Source, config: RunConfig) -> None:
         source.batch(config.train.steps * config.train.accumulate - 1)
 
 
-def _checkpoint_writer(options: RunOptions) -> checkpoint.Writer | None:
-    if options.save is None:
-        return None
+def _checkpoint_writer(options: RunOptions) -> checkpoint.Writer:
+    assert options.save is not None
     try:
-        options.save.mkdir(parents=True, exist_ok=True)
+        return checkpoint.Writer(options.save, keep=options.keep, background=options.background_save)
     except OSError as e:
         raise UsageError(f"{options.save}: {e.strerror}", "name a folder that can be written with --save") from None
-    return checkpoint.Writer(options.save, keep=options.keep, background=options.background_save)
 
 
 def _source(path: Path | str | None, config: RunConfig, what: str, how: str) -> Source:

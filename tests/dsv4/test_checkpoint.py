@@ -79,11 +79,20 @@ def test_leftovers_of_a_killed_writer_are_not_seen_and_are_removed(tmp_path):
 
 
 def test_a_failed_background_save_is_an_error_and_not_a_silence(tmp_path):
-    (tmp_path / "file").write_text("")
-    writer = checkpoint.Writer(tmp_path / "file" / "below")
-    writer.save(1, GROUPS, {})
-    with pytest.raises(Dsv4Error, match="the checkpoint was not written"):
-        writer.wait()
+    with checkpoint.Writer(tmp_path / "ck") as writer:
+        (tmp_path / "ck").rmdir()
+        (tmp_path / "ck").write_text("a file where the folder was")
+        writer.save(1, GROUPS, {})
+        with pytest.raises(Dsv4Error, match="the checkpoint was not written"):
+            writer.wait()
+
+
+def test_two_runs_cannot_save_to_one_folder(tmp_path):
+    with checkpoint.Writer(tmp_path), pytest.raises(UsageError, match="another run is saving here"):
+        checkpoint.Writer(tmp_path)
+    with checkpoint.Writer(tmp_path) as writer:
+        writer.save(1, GROUPS, {})
+    assert checkpoint.latest(tmp_path) is not None
 
 
 def test_saving_the_same_step_again_replaces_it(tmp_path):

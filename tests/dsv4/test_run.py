@@ -209,6 +209,22 @@ def kill_and_resume(small, tmp_path, kills, seed):
     assert "step-00000010" in {p.name for p in (tmp_path / "ck").iterdir()}, out + err
 
 
+def test_sigterm_stops_between_steps_with_a_checkpoint(small, tmp_path):
+    process = start(small, tmp_path, "--set", "steps=10", "--save-every", "100")
+    for line in process.stdout:
+        if line.startswith("global_step: 1/"):
+            break
+    process.terminate()
+    out, err = process.communicate()
+    if process.returncode == 0:  # it was at its last step
+        assert "global_step: 10/10" in out
+        return
+    assert process.returncode == 143, err
+    step = int(out.split("stopped by SIGTERM after step ")[1].split(";")[0])
+    assert [p.name for p in (tmp_path / "ck").iterdir()] == [f"step-{step:08d}"]
+    assert read_record(tmp_path / "run.csv").rows[-1].key == (step, 1)
+
+
 def assert_as_uninterrupted(small, tmp_path):
     (tmp_path / "plain").mkdir()  # a process of its own: its numerics environment is the command's
     out, err = start(small, tmp_path / "plain").communicate()
