@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import io
+import lzma
 import stat
+import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 
 from matrix.errors import ToolError
 
 MAX_MEMBERS = 5_000
 MAX_RATIO = 200  # logs compress to a twentieth; what is smaller than this is a bomb
+# What zipfile and the decompressors below it raise for bytes that are no archive.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, EOFError, OSError, NotImplementedError,
+    ValueError, IndexError,
+)  # fmt: skip
 _SMALL = 1 << 20  # below this size a high ratio is no danger
 
 
@@ -35,7 +43,7 @@ class SafeZip:
         """
         try:
             archive = zipfile.ZipFile(io.BytesIO(data))
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as e:
+        except _DAMAGE as e:
             raise HostileArchiveError(f"not a readable archive: {e}") from None
         members = archive.infolist()
         if len(members) > MAX_MEMBERS:
@@ -61,7 +69,7 @@ class SafeZip:
         try:
             with self.archive.open(name) as f:
                 return f.read(limit)
-        except (zipfile.BadZipFile, RuntimeError, EOFError, OSError, NotImplementedError, ValueError) as e:
+        except _DAMAGE as e:
             raise HostileArchiveError(f"{name[:80]!r} cannot be read: {e}") from None
 
 
