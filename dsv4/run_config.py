@@ -123,6 +123,10 @@ class DataConfig(ConfigSection):
     train_on: Literal["assistant", "all"] = Field("assistant", description="whose tokens the loss counts")
     pack: bool = Field(True, description="several conversations per sequence; attention does not cross them")
     truncation: Literal["error", "right", "left", "drop"] = Field("right", description="of longer conversations")
+    padding: Literal["fixed", "longest"] = Field(
+        "fixed", description="to seq_len, or to the longest row of the micro-batch"
+    )
+    pad_multiple: int = Field(1, ge=1, description="padding longest goes up to a multiple of this, at most seq_len")
     pad_id: int = Field(0, ge=0)
     skip_bad: bool = Field(False, description="count and leave out bad records instead of stopping at the first")
 

@@ -126,7 +126,7 @@ def _ulps_figure(curve: Curves) -> str:
     """Distances on a logarithmic scale that has a zero: log10(1 + ulps)."""
     scaled = [math.log10(1 + u) for u in curve.ulps]
     frame = _Frame(curve.x, 0.0, max(1.0, *scaled))
-    ticks = [(0.0, "0"), *((math.log10(1 + 10**k), f"1e{k}") for k in range(math.ceil(max(1.0, *scaled))))]
+    ticks = [(0.0, "0"), *((math.log10(1 + 10**k), f"{10**k:g}") for k in range(math.ceil(max(1.0, *scaled))))]
     dots = "".join(
         f'<circle cx="{frame.px(x):.1f}" cy="{frame.py(y):.1f}" r="1.8" fill="#b91c1c">'
         f"<title>step {math.floor(x + 1e-9)}: {u:g} ulps</title></circle>"

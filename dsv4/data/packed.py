@@ -46,22 +46,26 @@ class ChatSource:
         shuffle: bool,
         seed: int,
         pad_id: int,
+        pad_multiple: int | None = None,
     ) -> None:
+        """With `pad_multiple`, rows are padded to the longest of the micro-batch, up to a multiple of it."""
         self._path, self._loaded, self._packed, self._pad_id = path, loaded, packed, pad_id
-        self._micro_batch, self._seq_len = micro_batch, seq_len
+        self._micro_batch, self._seq_len, self._pad_multiple = micro_batch, seq_len, pad_multiple
         self._order = Order(len(loaded.samples), shuffle=shuffle, seed=seed)
         self._ends: list[int] = []  # rows in epochs 0..e
         self._epoch, self._rows = -1, [[0]]
 
     def batch(self, index: int) -> Batch:
         """Micro-batch `index`, a pure function of the file, the configuration and the number."""
-        rows = [self._row(index * self._micro_batch + i) for i in range(self._micro_batch)]
+        first = index * self._micro_batch
+        chosen = [[self._loaded.samples[i] for i in self._members(first + row)] for row in range(self._micro_batch)]
+        width = self._seq_len
+        if self._pad_multiple:
+            longest = max(sum(map(len, samples)) for samples in chosen)
+            width = min(width, -(-longest // self._pad_multiple) * self._pad_multiple)
+        rows = [lay_out(samples, width, self._pad_id) for samples in chosen]
         tokens, labels, mask, documents = (np.stack(parts) for parts in zip(*rows, strict=True))
         return Batch(tokens, labels, mask, documents)
-
-    def _row(self, position: int) -> tuple[np.ndarray[Any, Any], ...]:
-        samples = [self._loaded.samples[i] for i in self._members(position)]
-        return lay_out(samples, self._seq_len, self._pad_id)
 
     def _members(self, position: int) -> list[int]:
         """Find the samples of the row at a position of the endless run."""

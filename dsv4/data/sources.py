@@ -53,4 +53,5 @@ def _open_chats(path: Path, config: RunConfig) -> ChatSource:
         shuffle=data.shuffle,
         seed=train.seed,
         pad_id=data.pad_id,
+        pad_multiple=data.pad_multiple if data.padding == "longest" else None,
     )

@@ -179,6 +179,19 @@ def test_rows_hold_whole_documents_padding_does_not_count(tokenizer, tmp_path):
     assert batch.counting > 0
 
 
+def test_rows_may_be_padded_to_the_longest_of_their_micro_batch(tokenizer, tmp_path):
+    fixed = source(tokenizer, tmp_path, packed=False, shuffle=False)
+    trimmed = source(tokenizer, tmp_path, packed=False, shuffle=False, pad_multiple=4)
+    for i in range(4):
+        whole, part = fixed.batch(i), trimmed.batch(i)
+        width = part.tokens_BS.shape[1]
+        longest = int((whole.documents_BS == 0).sum(axis=1).max())
+        assert width % 4 == 0
+        assert 0 <= width - longest < 4
+        assert np.array_equal(whole.tokens_BS[:, :width], part.tokens_BS)
+        assert whole.counting == part.counting
+
+
 def test_an_epoch_visits_every_record_once_and_epochs_differ(tokenizer, tmp_path):
     chats = source(tokenizer, tmp_path)
     seen = [tuple(chats._members(i)) for i in range(40)]

@@ -159,3 +159,19 @@ def test_sets_are_prolonged_as_their_authors_do():
     assert coefficients("deepseekv4", 5) == ((3.4445, -4.7750, 2.0315),) * 5
     assert coefficients("deepseekv4", 12)[-3:] == ((2.0, -1.5, 0.5),) * 3
     assert coefficients("quintic", 7)[5:] == coefficients("quintic", 2)
+
+
+def test_the_reference_model_is_dealt_as_megatron_dealt_it(tmp_path):
+    from dsv4.model import DeepseekV4
+    from dsv4.optim.build import assign
+    from dsv4.run_config import load_run_config
+
+    (tmp_path / "tiny.yaml").write_text("")
+    config = load_run_config(tmp_path / "tiny.yaml")
+    model = DeepseekV4(config.model, config.train.losses(), "float64")
+    groups = [(a.optimizer, a.weight_decay) for a in assign(dict(model.named_parameters()), config)]
+    assert {group: groups.count(group) for group in groups} == {
+        ("muon", 0.1): 153,
+        ("adamw", 0.1): 2,
+        ("adamw", 0.0): 78,
+    }
