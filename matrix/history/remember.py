@@ -108,6 +108,9 @@ def _verdict(run: RunRecord, job: JobRecord, evidence: str, known: list[Observat
     if job.blocked_by:
         seen = Observation(run=run.id, job=job.name, at=seconds(run.started), passed=False)
         return attribute(Failure(seen, "handoff_missing", blocked_by=tuple(job.blocked_by)), [])
+    others = [f for f in job.facts if f.key in ("card_held_by_others", "card_set_aside")]
+    if cause and others and cause.category in ("cuda_out_of_memory", "card_unhealthy"):
+        return Verdict(value="infra", compared=[str(f.value) for f in others])
     if cause is None or job.status in (Status.CANCELLED, Status.ERROR):
         return Verdict(
             value="cannot-tell", compared=[f"the job ended as {job.status.value}, without a cause to compare"]

@@ -8,18 +8,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from matrix.engine.base import Engine, Held, Launch, Outcome, Running
 from matrix.engine.outcome import ended_unseen
 from matrix.errors import MatrixError
 from matrix.host.gpus import Card
+from matrix.host.health import Look
 from matrix.host.joblog import JobLog
 from matrix.plan import hosts, schedule
 from matrix.plan.graph import needed_jobs, tails
-from matrix.records import BAD, Attempt, CardRecord, JobRecord, RunRecord, Status, Verdict, move, outcome, save
+from matrix.records import BAD, Attempt, CardRecord, Fact, JobRecord, RunRecord, Status, Verdict, move, outcome, save
 from matrix.run import prepare
+from matrix.run.cards import Keeper
 from matrix.run.causes import cause
 from matrix.run.clock import now
 from matrix.run.folder import RECORD
@@ -59,6 +61,7 @@ class Runner:
         expected: Mapping[str, float],
         cpu_jobs: int,
         memory: int | None = None,
+        health: Look | None = None,
         listener: Listener = lambda _: None,
     ) -> None:
         self.record, self.place, self.engine, self.listener = record, place, engine, listener
@@ -76,6 +79,8 @@ class Runner:
         self.wake = asyncio.Event()
         self.first_attempt = {r.name: len(r.attempts) for r in record.jobs}
         self.waiting_for_others = False
+        self.notes: dict[str, list[Fact]] = {}  # of jobs whose attempt has not begun
+        self.keeper = Keeper(health, [c.uuid for c in engine.cards])
 
     async def run(self) -> Status:
         """Run until no job is pending or running; return the status of the run."""
@@ -233,6 +238,8 @@ class Runner:
 
         try:
             launch = self.launch(job, n, cards)
+            if cards and await self.set_aside(r, cards, shared=not job.cards.exclusive):
+                return True
             problems = prepare.missing_inputs(job.inputs, self.place.cwd(job), launch.env)
             if problems:
                 leased()
@@ -253,6 +260,29 @@ class Runner:
         self.end(active)  # in case the run was stopped meanwhile
         task = asyncio.create_task(self.follow(r, attempt, active, cards))
         self.tasks.add(task)
+        return True
+
+    async def set_aside(self, r: JobRecord, cards: Sequence[Card], *, shared: bool) -> bool:
+        """Look at cards before a job gets them; whether any had to be set aside."""
+        dirty = await self.keeper.dirty([c.uuid for c in cards], shared=shared)
+        if not dirty:
+            return False
+        self.notes.setdefault(r.name, []).extend(dirty)
+        left = tuple(c for c in self.capacity.cards if c.id not in self.keeper.aside)
+        self.capacity = replace(self.capacity, cards=left)
+        for waiting in self.pending():
+            want = self.jobs[waiting.name].cards
+            if want.count > sum(hosts.card_suits(c, want.model) for c in left):
+                problems = [
+                    f"card {uuid} is not fit for a job: {'; '.join(why)}" for uuid, why in self.keeper.aside.items()
+                ]
+                n = len(waiting.attempts) + 1
+                log = str(self.place.log(waiting.name, n).relative_to(self.place.folder))
+                attempt = Attempt(n=n, started=now(), log=log)
+                waiting.attempts.append(attempt)
+                move(waiting, Status.RUNNING)
+                self.note(waiting)
+                self.refuse(waiting, attempt, "card_unhealthy", problems, Status.ERROR)
         return True
 
     def launch(self, job: Job, n: int, cards: tuple[Card, ...]) -> Launch:
@@ -292,12 +322,14 @@ class Runner:
         except (MatrixError, OSError) as e:
             text = f"the result cannot be judged: {e}"
             found = Judgement(Status.ERROR, [cause("runner_lost", text, job=r.name)])
+        if found.status in BAD:
+            found.facts += await self.keeper.after(found.causes, [c.uuid for c in cards])
         self.conclude(r, attempt, found)
 
     def conclude(self, r: JobRecord, attempt: Attempt, found: Judgement) -> None:
         """Enter what was found, and try again where the policy says so."""
         attempt.ended, attempt.status, attempt.causes = now(), found.status, found.causes
-        r.facts, r.failing_tests = found.facts, found.failing_tests
+        r.facts, r.failing_tests = [*self.notes.pop(r.name, []), *found.facts], found.failing_tests
         job = self.jobs[r.name]
         r.allowed = found.status in BAD and job.allowed(date.today().isoformat())  # noqa: DTZ011 -- the reader's day
         r.verdict = Verdict() if found.status in BAD else None

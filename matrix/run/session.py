@@ -18,6 +18,7 @@ from matrix.engine.outcome import ended_unseen
 from matrix.errors import ToolError, UsageError
 from matrix.host import gpus, process
 from matrix.host.gpus import Card
+from matrix.host.health import look
 from matrix.plan import hosts
 from matrix.plan.hosts import card_suits
 from matrix.records import Fact, RunRecord, Status, load, save
@@ -159,6 +160,7 @@ def _follow(session: Session, show: Show) -> None:
                 place,
                 engine,
                 expected=expected,
+                health=look if any(c.memory for c in engine.cards) else None,
                 cpu_jobs=options.cpu_jobs or (site and site.cpu_jobs) or max(2, os.cpu_count() or 1),
                 memory=(site and site.memory) or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
                 listener=listener,
