@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -60,7 +60,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Losses over the evaluation data, each a mean over its counting positions' micro-batches."""
+    """Losses over the evaluation data, each the mean of its micro-batches."""
 
     step: int
     loss: float
@@ -207,7 +207,7 @@ class Trainer:
                 return guard.stop(step, micro, "a gradient", {"gradient": backward})
         return guard.stop(step, micro, "the gradient norm", {})
 
-    def _show(self, stage: str, tensors: object) -> None:
+    def _show(self, stage: str, tensors: Iterable[tuple[str, paddle.Tensor]]) -> None:
         if self.observer:
-            for name, tensor in tensors:  # type: ignore[attr-defined]
+            for name, tensor in tensors:
                 self.observer.see(stage, name, tensor)
