@@ -11,6 +11,8 @@ from matrix.errors import MatrixError
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
+    "init": ("matrix.commands.init", "Write a first matrix.yaml from what is found: matrix init --dry-run"),
+    "doctor": ("matrix.commands.doctor", "Check cards, driver, Slurm, history, disk, clock: matrix doctor"),
     "list": ("matrix.commands.list", "List the jobs of a matrix: matrix list --only 'qwen*'"),
     "plan": ("matrix.commands.plan", "Show what would run where and why: matrix plan --changed-since origin/main"),
     "run": ("matrix.commands.run", "Run the matrix: matrix run --only qwen-pt"),
@@ -21,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "prune": ("matrix.commands.prune", "Remove old runs: matrix prune --older 14d --dry-run"),
     "bisect": ("matrix.commands.bisect", "Find the commit that broke a job: matrix bisect JOB --good v1.2"),
     "triage": ("matrix.commands.triage", "Say what failed first in logs: matrix triage job.log.gz"),
+    "completion": ("matrix.commands.completion", "Print what completes the command in a shell: matrix completion bash"),
     "schema": ("matrix.commands.schema", "Print the JSON Schema of matrix files: matrix schema > matrix.schema.json"),
 }
 

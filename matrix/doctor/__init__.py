@@ -1,0 +1,1 @@
+"""`matrix doctor`: what of this host and repository would stop a run, each with what to do."""

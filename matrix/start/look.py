@@ -1,0 +1,164 @@
+"""What a repository has that a matrix could run: tests, training scripts with their configs, shell scripts.
+
+Only names and a bounded part of each text are looked at; nothing is imported and nothing is run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+MAX_FILES = 50_000
+MAX_TEXT = 256 << 10  # bytes of a file that are looked at
+MAX_JOBS = 60
+_SKIPPED = frozenset({
+    ".git", ".hg", ".matrix", ".venv", "venv", "node_modules", "build", "dist", "third_party", "__pycache__", ".tox",
+    "site-packages", "examples",
+})  # fmt: skip
+_TEST = re.compile(r"(test_.*|.*_test)\.py")
+_TRAIN = re.compile(r"(run_)?(pre)?(train|finetune|sft|dpo|lora|pretrain)\w*\.py", re.IGNORECASE)
+_CONFIG_FOLDERS = frozenset({"config", "configs", "conf", "recipes", "yamls"})
+_RUNS_ALONE = re.compile(r"^if __name__ ==|\bsys\.argv\b|\bArgumentParser\(|\bPdArgumentParser\(", re.MULTILINE)
+_PROCESSES = re.compile(r"--?(?:nproc[_-]per[_-]node|gpus|devices)[= ]+[\"']?([\d,]+)")
+_VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)")
+_LAUNCHES = re.compile(r"torchrun|(?:paddle|torch)\.distributed\.(?:launch|run)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """A folder of tests, and how many cards its name asks for."""
+
+    __test__ = False
+
+    folder: str
+    files: int
+    cards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A program that trains: its path, how it takes a config, how many cards it asks for itself."""
+
+    path: str
+    flag: str  # "--config", or "" where the config is an argument of its own
+    cards: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All that was found; paths are relative to the root and sorted."""
+
+    tests: tuple[Tests, ...] = ()
+    scripts: tuple[Script, ...] = ()
+    shells: tuple[Script, ...] = ()
+    configs: tuple[str, ...] = ()
+    sources: int = 0  # Python files
+
+
+def look(root: Path) -> Found:
+    """Look through a repository, without what git ignores and what came from elsewhere."""
+    files = [f for f in _files(root) if _printable(f)]
+    parts = {f: PurePosixPath(f) for f in files}
+    tests = [f for f in files if _TEST.fullmatch(parts[f].name)]
+    return Found(
+        tests=tuple(_suites(tests)),
+        scripts=tuple(
+            script
+            for f in files
+            if _TRAIN.fullmatch(parts[f].name) and f not in tests and (script := _script(root, f)) is not None
+        ),
+        shells=tuple(
+            Script(f, "", cards_of(_text(root / f)))
+            for f in files
+            if f.endswith(".sh") and re.search(r"train|sft|lora|dpo|finetune|integration", parts[f].name)
+        ),
+        configs=tuple(f for f in files if f.endswith((".yaml", ".yml")) and _CONFIG_FOLDERS & set(parts[f].parts[:-1])),
+        sources=sum(f.endswith(".py") for f in files),
+    )
+
+
+def cards_of(text: str) -> int | None:
+    """Return how many cards a script says that it uses; None where it does not say."""
+    for pattern in (_PROCESSES, _VISIBLE):
+        counts = [len(m.split(",")) if "," in m or pattern is _VISIBLE else int(m[:6]) for m in pattern.findall(text)]
+        if counts:
+            return min(max([1, *counts]), 1024)
+    return 1 if _LAUNCHES.search(text) else None
+
+
+def _script(root: Path, path: str) -> Script | None:
+    text = _text(root / path)
+    if not _RUNS_ALONE.search(text):
+        return None
+    flag = next((f for f in ("--config", "--config_file", "--config-file", "--cfg") if f'"{f}"' in text), "")
+    return Script(path, flag, cards_of(text))
+
+
+def _suites(tests: Iterable[str]) -> Iterator[Tests]:
+    """Group tests by what their folders say of cards: `multi_card`, `single_card`, `gpu`; the rest by top folder."""
+    groups: dict[tuple[str, int], int] = {}
+    for path in tests:
+        folders = PurePosixPath(path).parts[:-1]
+        for depth, name in enumerate(folders, 1):
+            cards = _cards_by_name(name)
+            if cards:
+                key = ("/".join(folders[:depth]), cards)
+                break
+        else:
+            key = (folders[0] if folders else ".", 0)
+        groups[key] = groups.get(key, 0) + 1
+    return (Tests(folder, n, cards) for (folder, cards), n in sorted(groups.items()))
+
+
+def _cards_by_name(folder: str) -> int:
+    name = folder.lower().replace("-", "_")
+    if re.search(r"multi_?(card|gpu)|distributed", name):
+        return 2
+    return 1 if re.search(r"single_?(card|gpu)|(^|_)(gpu|cuda)($|_)", name) else 0
+
+
+def _files(root: Path) -> Iterator[str]:
+    listed = _git_files(root)
+    found = sorted(listed) if listed is not None else sorted(_walk(root))
+    for n, path in enumerate(found):
+        if n >= MAX_FILES:
+            return
+        if not _SKIPPED & set(PurePosixPath(path).parts[:-1]) and (root / path).is_file():
+            yield path
+
+
+def _git_files(root: Path) -> list[str] | None:
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return os.fsdecode(done.stdout).split("\0")[:-1] if done.returncode == 0 else None
+
+
+def _walk(root: Path) -> Iterator[str]:
+    left = MAX_FILES
+    for folder, names, files in os.walk(root):
+        names[:] = sorted(set(names) - _SKIPPED)
+        for name in files:
+            left -= 1
+            if left < 0:
+                return
+            yield (Path(folder) / name).relative_to(root).as_posix()
+
+
+def _printable(path: str) -> bool:
+    """Leave out names that a shell line or a YAML file could not hold without quoting."""
+    return re.fullmatch(r"[\w./@+=-]+", path, re.ASCII) is not None and not path.startswith("-")
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as f:
+            return f.read(MAX_TEXT).decode(errors="replace")
+    except OSError:
+        return ""
