@@ -9,6 +9,7 @@ from pathlib import Path
 
 from matrix.errors import ToolError, UsageError
 from matrix.plan.graph import downstream, needed_jobs, producers, upstream
+from matrix.spec.concerned import by_imports
 from matrix.spec.globs import matching
 from matrix.spec.job import Job
 from matrix.spec.load import Spec
@@ -67,7 +68,7 @@ def select(
     for name in list(reasons):
         for need in upstream(edges, [name]):
             reasons.setdefault(need, f"needed by {name}")
-    left_out = "not named" if only or tags else "no changed file concerns it"
+    left_out = "not named" if only or tags else "no changed file concerns it, by its paths or by what it imports"
     return [Choice(job, job.name in reasons, reasons.get(job.name, left_out)) for job in jobs]
 
 
@@ -98,8 +99,10 @@ def _changed(spec: Spec, jobs: Sequence[Job], changed: Sequence[str]) -> dict[st
         elif hits:
             touched.append(job.name)
             reasons[job.name] = hits[0] + (f" and {len(hits) - 1} more" if len(hits) > 1 else "") + " changed"
-        elif not job.paths:
-            reasons.setdefault(job.name, "has no paths, so any change concerns it")
+        elif not job.paths and job.name not in reasons:
+            why = by_imports(spec, job, changed)
+            if why:
+                reasons[job.name] = why
     edges = needed_jobs(spec.jobs)
     for name in touched:
         for follower in downstream(edges, name):
