@@ -6,6 +6,7 @@ often the card was leased, overlaps, and the card's memory before and after.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import pynvml
 
 HOLDER = """
 import ctypes, os, sys, time
@@ -45,7 +48,6 @@ while time.time() < end:
 
 
 def used() -> int:
-    import pynvml
 
     pynvml.nvmlInit()
     return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0)).used)
@@ -67,7 +69,7 @@ def main(seconds: float = 40.0) -> None:
         lines = [line.split() for out in outs for line in out.read_text().splitlines() if line.count(" ") == 2]
     spans = sorted((float(a), float(b)) for a, b, _ in lines)
     refused = sum(code != "0" for _, _, code in lines)
-    overlaps = sum(b[0] < a[1] for a, b in zip(spans, spans[1:], strict=False))
+    overlaps = sum(b[0] < a[1] for a, b in itertools.pairwise(spans))
     time.sleep(1)
     print(f"leases {len(spans)}, killed 10, overlaps {overlaps}, allocations refused {refused}, "
           f"card memory before {before / 2**20:.0f} MiB, after {used() / 2**20:.0f} MiB")  # fmt: skip
