@@ -13,6 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from matrix.errors import ToolError
 from matrix.files import replace
+from matrix.host.gpus import Card
 from matrix.triage.model import Cause
 
 
@@ -55,6 +56,11 @@ class CardRecord(_Model):
     uuid: str
     index: int
     model: str
+
+
+def card_record(card: Card) -> CardRecord:
+    """Return what is recorded of a card."""
+    return CardRecord(uuid=card.uuid, index=card.index, model=card.model)
 
 
 class Fact(_Model):

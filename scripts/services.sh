@@ -68,7 +68,7 @@ start_slurm() {
   chmod 755 "$data" "$data/slurm" "$data/slurm/munge"
   munged --force --key-file="$data/slurm/munge/key" --socket="$data/slurm/munge/socket" --pid-file="$data/slurm/munge/pid" \
     --log-file="$data/slurm/munge/log" --seed-file="$data/slurm/munge/seed"
-  for i in 0 1 2 3; do [ -e "/dev/fakegpu$i" ] || mknod "/dev/fakegpu$i" c 240 "$i"; done
+  for i in 0 1 2 3 4 5 6 7; do [ -e "/dev/fakegpu$i" ] || mknod "/dev/fakegpu$i" c 240 "$i"; done
   cat >"$data/slurm/slurm.conf" <<CONF
 ClusterName=tests
 SlurmctldHost=localhost(127.0.0.1)
@@ -91,6 +91,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1,kill_invalid_depend
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
 GresTypes=gpu
 KillWait=2
 JobRequeue=1
@@ -104,7 +105,10 @@ NodeName=gpu1 NodeHostname=localhost NodeAddr=127.0.0.1 Port=${ports[1]} CPUs=16
 NodeName=gpu2 NodeHostname=localhost NodeAddr=127.0.0.1 Port=${ports[2]} CPUs=16 RealMemory=8000 Gres=gpu:H20:4 State=UNKNOWN
 PartitionName=gpu Nodes=gpu1,gpu2 Default=YES MaxTime=60 State=UP OverSubscribe=NO
 CONF
-  echo "NodeName=gpu1,gpu2 Name=gpu Type=H20 File=/dev/fakegpu[0-3]" >"$data/slurm/gres.conf"
+  cat >"$data/slurm/gres.conf" <<CONF
+NodeName=gpu1 Name=gpu Type=H20 File=/dev/fakegpu[0-3]
+NodeName=gpu2 Name=gpu Type=H20 File=/dev/fakegpu[4-7]
+CONF
   ulimit -n 4096 # slurmd closes every descriptor below the limit, one by one
   export SLURM_CONF=$data/slurm/slurm.conf
   slurmctld

@@ -11,7 +11,9 @@ from matrix.commands.choose import choose, job_options, split_targets
 
 @click.command("run")
 @job_options
-@click.option("--engine", type=click.Choice(["local"]), default="local", show_default=True, help="What runs the jobs.")
+@click.option(
+    "--engine", type=click.Choice(["local", "slurm"]), default="local", show_default=True, help="What runs the jobs."
+)
 @click.option("--cpu-jobs", type=click.IntRange(1, 1024), help="So many jobs without cards at the same time.")
 @click.option("--resume", metavar="RUN", help="Finish what is unfinished of a run (its id, or `last`).")
 @click.option("--json", "as_json", is_flag=True, help="Print the record of the run (schema run/1) as one document.")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from matrix.host.gpus import Card
-from matrix.spec.job import Container
+from matrix.spec.job import Cards, Container
 
-# exit: by itself; timeout: at its limit; cancel, kill: the run was ended; lost: its supervisor died.
-Why = Literal["exit", "timeout", "cancel", "kill", "lost"]
+# exit: by itself; timeout: at its limit; cancel, kill: the run was ended; lost: its supervisor or its node died;
+# refused: the queue never takes such a job.
+Why = Literal["exit", "timeout", "cancel", "kill", "lost", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class Launch:
     shared: bool = False  # others may use the same cards at the same time
     container: Container | None = None
     facts: Mapping[str, object] | None = None  # said of the holder of the cards: run, job, until
+    # For engines that choose the cards themselves:
+    want: Cards = field(default_factory=Cards)
+    nodes: int | None = None  # None: as few as can be
+    memory: int | None = None  # bytes a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,8 @@ class Outcome:
     left: tuple[int, ...] = ()  # processes that not even KILL ended
     peak_memory: int | None = None  # bytes
     problem: str | None = None  # what went wrong with the tool itself
+    cards: tuple[Card, ...] = ()  # that the engine chose itself
+    moved: bool = False  # the host or the queue took its place away: it may run elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def queue(self) -> bool:
+        """Whether it has a queue of its own: then every ready job is started at once, and it chooses the cards."""
+        ...
+
+    @property
     def cards(self) -> Sequence[Card]:
         """The cards that it may lease."""
         ...
@@ -99,4 +111,12 @@ class Engine(Protocol):
             ToolError: the engine cannot start jobs at all.
 
         """
+        ...
+
+    async def adopt(self, launch: Launch) -> Running | None:
+        """Take up an attempt that a killed runner left; None where none of it can be left."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what serves jobs; those that run are not ended."""
         ...

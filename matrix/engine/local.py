@@ -41,6 +41,7 @@ class LocalEngine:
     """Runs jobs on this host."""
 
     name = "local"
+    queue = False
 
     def __init__(
         self,
@@ -114,6 +115,9 @@ class LocalEngine:
             raise
         self._runs = {r for r in self._runs if not r.ended} | {run}
         return run
+
+    async def adopt(self, launch: Launch) -> None:
+        """Return None: jobs of this engine end with their runner."""
 
     def reserve(self, uuids: Collection[str], tag: str) -> None:
         """Ask other runners to leave cards to a job that waits long; none lets go again."""

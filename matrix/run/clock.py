@@ -7,4 +7,13 @@ from datetime import UTC, datetime
 
 def now() -> str:
     """Return the time in UTC, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _text(datetime.now(UTC))
+
+
+def stamp(seconds: float) -> str:
+    """Return a time in seconds since the epoch likewise."""
+    return _text(datetime.fromtimestamp(seconds, UTC))
+
+
+def _text(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -56,7 +56,11 @@ def _ended_by_runner(job: Job, out: Outcome) -> Judgement | None:
         text = f"{job.name} reached its limit of {job.timeout:g} s and was ended"
         return Judgement(Status.TIMEOUT, [cause("job_timeout", text, job=job.name, line=out.remark)])
     if out.why in ("cancel", "kill"):
-        return Judgement(Status.CANCELLED, [cause("cancelled", "the run was cancelled", job=job.name, line=out.remark)])
+        text = out.problem or "the run was cancelled"
+        return Judgement(Status.CANCELLED, [cause("cancelled", text, job=job.name, line=out.remark)])
+    if out.why == "refused":
+        text = out.problem or "the job cannot be started"
+        return Judgement(Status.ERROR, [cause("cannot_start", text, job=job.name, line=out.remark)])
     if out.why == "lost":
         text = out.problem or "the job's supervisor ended before the job"
         return Judgement(Status.ERROR, [cause("runner_lost", text, job=job.name, line=out.remark)])

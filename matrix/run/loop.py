@@ -19,11 +19,23 @@ from matrix.host.health import Look
 from matrix.host.joblog import JobLog
 from matrix.plan import hosts, schedule
 from matrix.plan.graph import needed_jobs, tails
-from matrix.records import BAD, Attempt, CardRecord, Fact, JobRecord, RunRecord, Status, Verdict, move, outcome, save
+from matrix.records import (
+    BAD,
+    Attempt,
+    Fact,
+    JobRecord,
+    RunRecord,
+    Status,
+    Verdict,
+    card_record,
+    move,
+    outcome,
+    save,
+)
 from matrix.run import prepare
 from matrix.run.cards import Keeper
 from matrix.run.causes import cause
-from matrix.run.clock import now
+from matrix.run.clock import now, stamp
 from matrix.run.folder import RECORD
 from matrix.run.judge import Judgement, judge
 from matrix.run.prepare import Place
@@ -34,6 +46,8 @@ from matrix.spec.job import Job
 _POLL = 0.25  # seconds between looks at cards that other runners hold
 _RESERVE_AFTER = 30.0  # seconds that a job waits for cards of other runners before these leave it some
 _OTHERS = 300.0  # seconds that a card of another runner is taken to be away when nothing is said of it
+
+_MOVES = 3  # times that a job is started elsewhere when its node is lost or it is preempted
 
 Listener = Callable[[JobRecord], None]  # told of every change of a job
 
@@ -81,6 +95,7 @@ class Runner:
         self.waiting_for_others = False
         self.notes: dict[str, list[Fact]] = {}  # of jobs whose attempt has not begun
         self.keeper = Keeper(health, [c.uuid for c in engine.cards])
+        self.moves: dict[str, int] = {}  # attempts that a job lost with its place
 
     async def run(self) -> Status:
         """Run until no job is pending or running; return the status of the run."""
@@ -100,16 +115,20 @@ class Runner:
         return self.record.status
 
     async def adopt(self) -> None:
-        """Judge the attempts that ended when nobody was there to see it, rather than run them again."""
+        """Take up the attempts of a killed runner: those that a queue still has, and those that ended unseen."""
         for r in self.record.jobs:
-            if r.status is Status.RUNNING:
-                attempt, job = r.attempts[-1], self.jobs[r.name]
-                out = ended_unseen(self.place.scratch(r.name, attempt.n))
-                assert out is not None
-                attempt.exit_code, attempt.signal, attempt.peak_memory = out.exit_code, out.signal, out.peak_memory
-                card = attempt.cards[0].model if attempt.cards else None
-                found = await asyncio.to_thread(judge, job, attempt.n, out, self.place, card)
-                self.conclude(r, attempt, found)
+            if r.status is not Status.RUNNING:
+                continue
+            attempt, job = r.attempts[-1], self.jobs[r.name]
+            active = Active(job, (), time.monotonic())
+            active.handle = await self.engine.adopt(self.launch(job, attempt.n, ()))
+            if active.handle is not None:
+                self.active[r.name] = active
+                self.tasks.add(asyncio.create_task(self.follow(r, attempt, active)))
+                continue
+            out = ended_unseen(self.place.scratch(r.name, attempt.n))
+            assert out is not None
+            await self.judge(r, attempt, out)
 
     def stop(self) -> None:
         """Cancel the run; called again, kill what still runs."""
@@ -171,6 +190,8 @@ class Runner:
             self.ready_since.setdefault(name, clock)
         if not ready:
             return False
+        if self.engine.queue:
+            return any([await self.start(self.record.job(name), ()) for name in ready])
         others = await self.engine.held_by_others() if any(self.jobs[n].cards.count for n in ready) else ()
         running = [self.seen(a, clock) for a in self.active.values()] + [self.foreign(h) for h in others]
         decision = schedule.decide([self.wish(n, clock) for n in ready], running, self.capacity)
@@ -227,7 +248,7 @@ class Runner:
             n=n,
             started=now(),
             log=str(log.relative_to(self.place.folder)),
-            cards=[CardRecord(uuid=c.uuid, index=c.index, model=c.model) for c in cards],
+            cards=[card_record(c) for c in cards],
         )
 
         def leased() -> None:
@@ -258,8 +279,7 @@ class Runner:
             del self.active[job.name]
             return False
         self.end(active)  # in case the run was stopped meanwhile
-        task = asyncio.create_task(self.follow(r, attempt, active, cards))
-        self.tasks.add(task)
+        self.tasks.add(asyncio.create_task(self.follow(r, attempt, active)))
         return True
 
     async def set_aside(self, r: JobRecord, cards: Sequence[Card], *, shared: bool) -> bool:
@@ -301,6 +321,9 @@ class Runner:
             shared=not job.cards.exclusive,
             container=job.container,
             facts={"run": self.record.id, "job": job.name, "until": time.time() + self.expected[job.name]},
+            want=job.cards,
+            nodes=job.nodes,
+            memory=job.memory,
         )
 
     def refuse(self, r: JobRecord, attempt: Attempt, category: str, problems: list[str], status: Status) -> None:
@@ -309,25 +332,33 @@ class Runner:
         causes = [cause(category, text, job=r.name, line=log.remark(text)) for text in problems]
         self.conclude(r, attempt, Judgement(status, causes))
 
-    async def follow(self, r: JobRecord, attempt: Attempt, active: Active, cards: tuple[Card, ...]) -> None:
+    async def follow(self, r: JobRecord, attempt: Attempt, active: Active) -> None:
         """Wait for an attempt, judge it, and conclude."""
         assert active.handle is not None
         out: Outcome = await active.handle.wait()
         del self.active[r.name]
         self.wake.set()  # its cards are free while it is being judged
+        await self.judge(r, attempt, out)
+
+    async def judge(self, r: JobRecord, attempt: Attempt, out: Outcome) -> None:
+        """Judge an attempt that ended, and conclude."""
         attempt.exit_code, attempt.signal, attempt.peak_memory = out.exit_code, out.signal, out.peak_memory
-        card = cards[0].model if cards else None
+        if self.engine.queue:  # which cards, and when it began, was not ours to say
+            attempt.cards, attempt.started = [card_record(c) for c in out.cards], stamp(out.started)
+        card = attempt.cards[0].model if attempt.cards else None
         try:
-            found = await asyncio.to_thread(judge, active.job, attempt.n, out, self.place, card)
+            found = await asyncio.to_thread(judge, self.jobs[r.name], attempt.n, out, self.place, card)
         except (MatrixError, OSError) as e:
             text = f"the result cannot be judged: {e}"
             found = Judgement(Status.ERROR, [cause("runner_lost", text, job=r.name)])
-        if found.status in BAD:
-            found.facts += await self.keeper.after(found.causes, [c.uuid for c in cards])
-        self.conclude(r, attempt, found)
+        if found.status in BAD and not self.engine.queue:
+            found.facts += await self.keeper.after(found.causes, [c.uuid for c in attempt.cards])
+        if out.moved:
+            self.moves[r.name] = self.moves.get(r.name, 0) + 1
+        self.conclude(r, attempt, found, moved=out.moved and self.moves[r.name] <= _MOVES)
 
-    def conclude(self, r: JobRecord, attempt: Attempt, found: Judgement) -> None:
-        """Enter what was found, and try again where the policy says so."""
+    def conclude(self, r: JobRecord, attempt: Attempt, found: Judgement, *, moved: bool = False) -> None:
+        """Enter what was found, and try again where the policy says so, or where its place was taken away."""
         attempt.ended, attempt.status, attempt.causes = now(), found.status, found.causes
         r.facts, r.failing_tests = [*self.notes.pop(r.name, []), *found.facts], found.failing_tests
         job = self.jobs[r.name]
@@ -335,8 +366,8 @@ class Runner:
         r.verdict = Verdict() if found.status in BAD else None
         reason = job.allow_failure.reason if r.allowed and job.allow_failure else None
         move(r, found.status, reason=reason)
-        done = len(r.attempts) - self.first_attempt[r.name]
-        if not self.stopping and retried(found.status, found.causes, done, job.retries):
+        done = len(r.attempts) - self.first_attempt[r.name] - self.moves.get(r.name, 0)
+        if not self.stopping and (moved or retried(found.status, found.causes, done, job.retries)):
             self.note(r)
             move(r, Status.PENDING, reason=f"attempt {attempt.n} ended with {found.causes[0].category}; tried again")
         self.note(r)

@@ -6,26 +6,24 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from matrix.engine.local import LocalEngine
 from matrix.engine.outcome import ended_unseen
 from matrix.errors import ToolError, UsageError
 from matrix.host import gpus, process
-from matrix.host.gpus import Card
 from matrix.host.health import look
 from matrix.plan import hosts
-from matrix.plan.hosts import card_suits
 from matrix.records import Fact, RunRecord, Status, load, save
+from matrix.run import engines
 from matrix.run import record as records
 from matrix.run.companions import check_out
 from matrix.run.folder import RECORD, create, locked, runs_folder
 from matrix.run.loop import Listener, Runner
+from matrix.run.own_cards import site_host
 from matrix.run.prepare import Place, handoff_paths, shard_folder
 from matrix.run.times import expected_times
 from matrix.shard import times as shard_times
@@ -68,10 +66,16 @@ def new(spec: Spec, choices: Sequence[Choice], options: Options, changed_since: 
         UsageError: a given hand-off is not there, or a job asks for cards that are not.
 
     """
-    if options.cards is None and spec.pretend_cards and not gpus.discover().cards and hosts.hosts_file() is None:
+    if (
+        options.engine == "local"
+        and options.cards is None
+        and spec.pretend_cards
+        and not gpus.discover().cards
+        and hosts.hosts_file() is None
+    ):
         options = replace(options, cards=spec.pretend_cards)
     changed = changed_files(spec.root, changed_since) if changed_since else None
-    find_cards(options, [c.job for c in choices if c.selected])  # before anything is written
+    engines.check(options.engine, options.cards, [c.job for c in choices if c.selected])  # before anything is written
     for name, path in options.handoffs.items():
         if not Path(path).exists():
             raise UsageError(f"--handoff {name}={path}: there is no such path")
@@ -134,7 +138,13 @@ def rerun(folder: Path, names: Sequence[str], *, failed: bool, show: Show) -> Se
 def _take_up(session: Session) -> None:
     """Take a record up where a killed runner left it, and see to it that no process of its attempts lives."""
     place = Place(session.spec.root, session.folder)
-    tags = records.take_up(session.record, lambda job, n: ended_unseen(place.scratch(job, n)) is not None)
+    name = session.options.engine
+
+    def taken_up(job: str, n: int) -> bool:
+        scratch = place.scratch(job, n)
+        return engines.adopts(name, scratch) or ended_unseen(scratch) is not None
+
+    tags = records.take_up(session.record, taken_up)
     for tag in tags:
         left = process.kill_all(lambda tag=tag: process.of_job(tag), _OLD_JOB_LIMIT)  # type: ignore[misc]
         if left:
@@ -145,12 +155,12 @@ def _follow(session: Session, show: Show) -> None:
     """Follow a run to its end, give its failures their verdicts, and write its reports."""
     spec, options = session.spec, session.options
     pending = [job for job in spec.jobs if session.record.job(job.name).status is Status.PENDING]
-    engine = LocalEngine(find_cards(options, pending), owns_process=True)
+    engine = engines.make(options.engine, options.cards, pending)
     companions = check_out(pending, spec.root, session.record)
     handoffs = {**handoff_paths(spec.root, spec.jobs), **{n: Path(p).resolve() for n, p in options.handoffs.items()}}
     place = Place(spec.root, session.folder, handoffs, companions)
     _pin_times(pending, place)
-    site = _site_host()
+    site = site_host()
     expected = expected_times(spec.jobs, runs_folder(spec.root))
     try:
         with show(session.record, expected) as listener:
@@ -197,47 +207,6 @@ def _report(session: Session) -> None:
         print(f"matrix: {warning}", file=sys.stderr)
     junit.write(session.record, session.folder)
     html.write(session.record, session.folder)
-
-
-def find_cards(options: Options, jobs: Sequence[Job]) -> tuple[Card, ...]:
-    """Return the cards of this host: pretended, found by the driver, or named by the site.
-
-    Raises:
-        UsageError: a job asks for more than there are.
-        ToolError: a job asks for cards and the driver does not answer.
-
-    """
-    if options.cards is not None:
-        cards, problem = gpus.pretended(options.cards), None
-    else:
-        found = gpus.discover()
-        cards, problem = found.cards or _site_cards(), found.problem
-    for job in jobs:
-        fitting = [c for c in cards if card_suits(hosts.Card(c.uuid, c.model), job.cards.model)]
-        if job.cards.count > len(fitting):
-            if problem:
-                raise ToolError(f"{job.name} asks for cards, and this host cannot say which it has: {problem}")
-            of = f" of model {job.cards.model}" if job.cards.model else ""
-            raise UsageError(
-                f"{job.name} asks for {job.cards.count} cards{of}; this host has {len(fitting)}",
-                "choose others with --only, or pretend cards with --cards N",
-            )
-    return cards
-
-
-def _site_host() -> hosts.Host | None:
-    """Return what the site's file says of this host."""
-    path = hosts.hosts_file()
-    if path is None:
-        return None
-    name = socket.gethostname()
-    return next((h for h in hosts.read_hosts(path) if h.name in (name, name.split(".")[0])), None)
-
-
-def _site_cards() -> tuple[Card, ...]:
-    """Return the cards that the site's file gives to this host, where no NVIDIA driver can tell."""
-    host = _site_host()
-    return tuple(Card(f"{host.name}-{c.id}", i, c.model or "") for i, c in enumerate(host.cards)) if host else ()
 
 
 def _shard_stores(jobs: Sequence[Job], place: Place) -> dict[Path, Path]:

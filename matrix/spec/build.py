@@ -46,6 +46,7 @@ def _one(
         command=_pytest(spec.pytest, shard) if spec.pytest else tuple(spec.command or ()),
         pytest=spec.pytest is not None,
         cards=Cards(spec.cards.count, spec.cards.model, spec.cards.exclusive),
+        nodes=spec.nodes,
         memory=spec.memory,
         timeout=spec.timeout,
         expect=spec.expect / spec.shards if spec.expect else None,

@@ -96,6 +96,7 @@ class Job:
     command: tuple[str, ...]  # argv; a shell line of the spec is ("bash", "-c", line)
     pytest: bool = False  # the runner adds --junitxml and reads the result
     cards: Cards = Cards()
+    nodes: int | None = None  # hosts that it is spread over, evenly; None: as few as can be
     memory: int | None = None  # bytes
     timeout: float = 1800.0  # seconds
     expect: float | None = None  # seconds, until history knows better

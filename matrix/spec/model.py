@@ -177,7 +177,10 @@ class Settings(_Model):
     """Settings of jobs; as `defaults` they hold for all jobs of the matrix or the suite that do not say otherwise."""
 
     cards: Annotated[CardsSpec, Short(_in("count"), {"type": "integer", "minimum": 0})] = CardsSpec(count=0)
-    memory: Size | None = Field(None, description="Main memory that the job needs.")
+    nodes: int | None = Field(
+        None, ge=1, le=256, description="Nodes of a cluster that the job is spread over; its cards are divided evenly."
+    )
+    memory: Size | None = Field(None, description="Main memory that the job needs (on each node).")
     timeout: Duration = Field(1800.0, description="The job is ended after this time.")
     expect: Duration | None = Field(None, description="Expected time, until history knows better.")
     env: dict[str, Text] = Field(default_factory=dict, description="Environment; null in a job removes a default.")
@@ -268,6 +271,8 @@ class JobSpec(Settings):
             raise ValueError("a job in shards cannot produce a hand-off: remove 'shards' or 'produces'")
         if self.expects.tests and self.pytest is None:
             raise ValueError("'expects: tests' needs 'pytest' instead of 'command'")
+        if self.nodes and self.cards.count % self.nodes:
+            raise ValueError(f"{self.cards.count} cards cannot be divided evenly over {self.nodes} nodes")
         if self.expect and self.expect > self.timeout:
             raise ValueError("'expect' is longer than 'timeout': raise the timeout")
         return self

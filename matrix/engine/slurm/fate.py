@@ -1,0 +1,74 @@
+"""What a state of Slurm's means for an attempt. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matrix.engine.base import Why
+from matrix.engine.slurm.cluster import Entry
+
+ENDED = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "TIMEOUT",
+    }
+)
+# Reasons for which a job would stay pending for ever.
+_NEVER = frozenset(
+    {
+        "AccountNotAllowed",
+        "BadConstraints",
+        "DependencyNeverSatisfied",
+        "InvalidAccount",
+        "InvalidQOS",
+        "PartitionNodeLimit",
+        "PartitionTimeLimit",
+        "QOSNotAllowed",
+    }
+)
+_MOVED = {
+    "NODE_FAIL": "its node failed",
+    "BOOT_FAIL": "its node did not boot",
+    "PREEMPTED": "it was preempted by another job",
+    "REVOKED": "another cluster took it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How Slurm says that a job ended. `moved`: through no fault of the job, so that it may run elsewhere."""
+
+    why: Why
+    text: str
+    moved: bool = False
+
+
+def never_starts(entry: Entry) -> bool:
+    """Whether a pending job waits for what will not come."""
+    return entry.state == "PENDING" and entry.reason in _NEVER
+
+
+def fate(state: str | None, nodes: str = "", said: str = "") -> Fate:
+    """Tell what became of a job that left no word of its own. `said`: the last line of its batch script's output."""
+    state = (state or "").split("+")[0].split(" ")[0]
+    where = f" ({nodes})" if nodes else ""
+    if state in _MOVED:
+        return Fate("lost", f"Slurm: {_MOVED[state]}{where}: {state}", moved=True)
+    if state == "CANCELLED":
+        return Fate("cancel", f"Slurm: the job was cancelled from outside of this run{where}: scancel or its like")
+    if state in ("TIMEOUT", "DEADLINE"):
+        return Fate("timeout", f"Slurm's own limit ended the job{where}: {state}")
+    if state == "OUT_OF_MEMORY":
+        return Fate("lost", f"Slurm ended the job for its memory{where}: raise `memory`")
+    if not state:
+        return Fate("lost", "Slurm does not know the job any more, and it left no result", moved=True)
+    more = f": {said}" if said else ""
+    return Fate("lost", f"the job's script ended{where} without a result, Slurm says {state}{more}")
