@@ -13,7 +13,20 @@ import jinja2
 
 from bot import categories, words
 from bot.board import NOT_OURS, Board, Evidence, Finding, Row, RunRef, all_rows
-from bot.escape import LIMIT, Markdown, cell_code, excerpt, fence, html_text, is_own, link, own_code, prose, shorten
+from bot.escape import (
+    LIMIT,
+    Markdown,
+    cell_code,
+    excerpt,
+    fence,
+    html_text,
+    is_own,
+    link,
+    own_code,
+    prose,
+    sentence,
+    shorten,
+)
 from bot.names import quote_name
 from bot.state import MARKER, State, state_of
 from matrix.records import Status
@@ -124,11 +137,11 @@ class _View:
             found = row.findings[0]
             said = (
                 found.fix.get(self.language)
-                or found.fix.get("en")
                 or categories.first_step(found.category, self.language)
+                or found.fix.get("en")
             )
             if said and found.category != "unknown":
-                return prose(shorten(said, self.limits.sentence))
+                return sentence(shorten(said, self.limits.sentence))
             return self.word("read_here" if found.evidence.text else "read_end")
         if row.status is Status.CANCELLED:
             return self.word("cancelled_fix")
@@ -157,7 +170,7 @@ class _View:
         return words.nth(attempt, self.language)
 
     def run_name(self, run: RunRef) -> Markdown:
-        label = own_code(run.label) if is_own(run.label) else cell_code(shorten(run.label or run.id, self.limits.name))
+        label = cell_code(shorten(run.label or run.id, self.limits.name))
         return link(label, run.url) if run.url else label
 
     def job_name(self, row: Row) -> Markdown:

@@ -134,6 +134,21 @@ _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"} | 
 }
 
 
+def sentence(text: str) -> Markdown:
+    """Words in which pairs of backticks mean code, as the rule pages write them; every part is escaped by its kind."""
+    parts = re.split(r"`([^`]+)`", _line(text))
+    shown = [cell_code(part) if n % 2 else _words(part) for n, part in enumerate(parts)]
+    return Markdown("".join(shown))
+
+
+def _words(part: str) -> str:
+    """Prose that keeps the blanks at its ends, which part it from code beside it."""
+    if not part.strip():
+        return part
+    before, after = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]
+    return f"{before}{prose(part)}{after}"
+
+
 def html_text(text: str) -> Markdown:
     """Text inside raw HTML (`<summary>`, `<code>`): one line, entities, tokens broken."""
     return Markdown("".join(_HTML.get(c, c) for c in _unlink(_line(text))))

@@ -116,7 +116,6 @@ class Worker:
         finally:
             if bot is not None:
                 self.metrics.requests.inc(bot.github.budget.used)
-                bot.github.close()
             self.metrics.seconds.observe(time.monotonic() - begun)
 
     def _failed(self, batch: Batch, error: Exception) -> None:

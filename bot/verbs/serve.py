@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import MutableMapping
 from pathlib import Path
 
 import click
@@ -24,9 +25,10 @@ def _need(name: str) -> str:
     return value
 
 
-def bots(queue_cache: object, login: str, pace: float) -> MakeBot:
+def bots(cache: MutableMapping[int, str], login: str, pace: float) -> MakeBot:
     """Make bots for repositories, by a token or as an App's installation."""
-    tags: dict[str, ETags] = {}
+    # One client a repository, kept: the seconds between writes and the remembered answers hold over events.
+    clients: dict[tuple[str, int | None], GitHub] = {}
     base_url = os.environ.get("GITHUB_API_URL", API)
 
     def auth(installation: int | None) -> Auth.Auth:
@@ -37,15 +39,11 @@ def bots(queue_cache: object, login: str, pace: float) -> MakeBot:
         return Auth.Token(_need("GITHUB_TOKEN"))
 
     def make(repository: str, installation: int | None) -> Bot:
-        github = GitHub(
-            repository,
-            auth(installation),
-            base_url=base_url,
-            pace=pace,
-            budget=Budget(400),
-            etags=tags.setdefault(repository, ETags()),
-        )
-        return Bot(github, login, cache=queue_cache)  # type: ignore[arg-type]
+        key = (repository, installation)
+        if key not in clients:
+            clients[key] = GitHub(repository, auth(installation), base_url=base_url, pace=pace, etags=ETags())
+        clients[key].budget = Budget(400)
+        return Bot(clients[key], login, cache=cache)
 
     return make
 

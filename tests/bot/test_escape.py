@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rendering import problems, second_opinion, to_html
 
-from bot.escape import cell_code, clean, code, excerpt, fence, html_text, link, prose, shorten
+from bot.escape import cell_code, clean, code, excerpt, fence, html_text, link, prose, sentence, shorten
 
 texts = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=6)), max_size=10).map("".join)
 
@@ -16,7 +16,7 @@ def page(text: str) -> str:
     """Every place in which outside text stands in a comment."""
     cell = f"{prose(text)} | <b>{html_text(text)}</b><br>{cell_code(text)}"
     return (
-        f"<!-- m -->\n{prose(text)}\n\n| a | b |\n|---|---|\n| {cell} |\n\n- {prose(text)} {code(text)}\n\n"
+        f"<!-- m -->\n{prose(text)}\n\n{sentence(text)}\n\n| a | b |\n|---|---|\n| {cell} |\n\n- {prose(text)} {code(text)}\n\n"
         f"<details><summary>{html_text(text)}</summary>\n\n{fence(text)}\n\n</details>\n\nEND\n"
     )
 
@@ -106,6 +106,11 @@ def test_readers_see_the_words_they_would_expect():
 )
 def test_clean_takes_out_what_is_not_text(raw, seen):
     assert clean(raw) == seen
+
+
+def test_a_sentence_shows_backticks_as_code():
+    assert sentence("raise `time_out`, not *x*.") == "raise <code>time&#95;out</code>, not \\*x\\*."
+    assert sentence("a ` b") == "a \\` b"
 
 
 def test_a_link_takes_only_web_addresses_and_cannot_be_closed():
