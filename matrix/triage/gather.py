@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from matrix.triage.frames import launchers, plain, python, steps, tests
 from matrix.triage.frames.model import Incident
 from matrix.triage.lines import Line
-from matrix.triage.ruleset import RuleSet
+from matrix.triage.ruleset import Pattern, RuleSet
 from matrix.triage.scan import Scan
 
 NAMED = 0.66  # how fatal a line is at least that a rule takes for a cause
@@ -60,25 +61,47 @@ def _tells_end(scan: Scan, no: int) -> bool:
 
 def _plain(scan: Scan, line: Line, rules: RuleSet) -> Incident | None:
     """The incident that one line outside all reports is, if it is one."""
-    if ended := launchers.ended(line):
+    marks, led = scan.marks.get(line.no, set()), scan.hits.get(line.no)
+    if not marks & plain.MARKS:
+        return _only_words(line, led or set(), rules)
+    if marks & launchers.MARKS and (ended := launchers.ended(line)):
         return launchers.incident(line, ended)
     kind, fatal = plain.classify(line)
     if kind not in {"exit", "runner"} and steps.is_boundary(line.text, scan.store.raw(line.no) or b""):
         return None
-    patterns = [p for i in scan.hits.get(line.no, ()) if rules.in_use(p := rules.patterns[i])]
-    causes = [p for p in patterns if p.role != "consequence" and p.search(line.body)]
-    if fatal <= MIN:
-        # pip warns of the network before it says that no version fits: what an error may follow from is kept.
-        sure = kind == "word" and any(p.confidence >= SURE for p in causes) and line.level in {"", "warning"}
-        return plain.incident(line, kind, QUIET) if sure else None
-    marks = scan.marks.get(line.no, set())
-    if kind == "word" and not patterns and (_PASSED.search(line.body) or not marks & _WORDS):
+    if kind == "word" and not marks & _WORDS:
+        return _only_words(line, led or set(), rules)
+    causes = _causes(line, scan.candidates(line.no, line.body) if kind != "word" else sorted(led or ()), rules)
+    if kind == "word" and not causes and (fatal <= MIN or _PASSED.search(line.body)):
         return None
+    if fatal <= MIN:
+        return _warning(line, causes)
     if kind in {"tool", "word", "exception"} and _closes_step(scan, line.no):
         fatal = fatal + 0.3 if kind == "word" else max(fatal, min(fatal + 0.08, 0.79))
     if causes and kind not in {"exit", "launcher"}:
         fatal = max(fatal, NAMED)
     return plain.incident(line, kind, fatal)
+
+
+def _causes(line: Line, numbers: Iterable[int], rules: RuleSet) -> list[Pattern]:
+    """The patterns that really match a line and take it for a cause."""
+    patterns = [p for i in numbers if rules.in_use(p := rules.patterns[i])]
+    return [p for p in patterns if p.role != "consequence" and p.search(line.body)]
+
+
+def _only_words(line: Line, led: set[int], rules: RuleSet) -> Incident | None:
+    """An incident of a line that bears no mark: a rule must name it."""
+    if not (causes := _causes(line, sorted(led), rules)):
+        return None
+    if (fatal := plain.loudness(line)) <= MIN:
+        return _warning(line, causes)
+    return plain.incident(line, "word", max(fatal, NAMED))
+
+
+def _warning(line: Line, causes: list[Pattern]) -> Incident | None:
+    """A warning that an error may follow from: pip warns of the network before it says that no version fits."""
+    sure = line.level in {"", "warning"} and any(p.confidence >= SURE for p in causes)
+    return plain.incident(line, "word", QUIET) if sure else None
 
 
 def _closes_step(scan: Scan, no: int) -> bool:

@@ -49,7 +49,7 @@ MARKS: tuple[Mark, ...] = (
     ),
     Mark(
         "ci",
-        r"(?:##\[(?:error|group|endgroup|section|command)\]|::(?:error|group|endgroup)|section_(?:start|end):[0-9]+:|\[Pipeline\] |\[[0-9]+/[0-9]+\] )",
+        r"(?:##\[(?:error|group|endgroup|section|command)\]|::(?:error|group|endgroup)|section_(?:start|end):[0-9]+:|\[Pipeline\] )",
         6,
         2,
     ),

@@ -74,11 +74,15 @@ class Found:
 
 def name(incident: Incident, rules: RuleSet, scan: Scan) -> Found:
     """Ask the rules about an incident. The line that is claimed is always the one that names the failure, never the small print."""
+    if incident.kind == "word" and not scan.hits.get(incident.line):
+        return Found(incident, None, "", {}, incident.line, incident.text, incident.body)
     where = incident.where
     best: tuple[Pattern, dict[str, str | None], Line] | None = None
     for number, key in enumerate(incident.keys):
         small_print = incident.more[number] if number < len(incident.more) else []
-        found = _best(rules, scan, [(key, where), *((line, _PRINT) for line in small_print)])
+        found = _best(
+            rules, scan, [(key, where), *((line, _PRINT) for line in small_print)], guarded=incident.kind != "word"
+        )
         if found is not None and (best is None or found[0].priority > best[0].priority + LEAP):
             best = (found[0], found[1], key)
     around = _best(rules, scan, [(line, _AROUND) for line in incident.context])
@@ -98,13 +102,13 @@ _PRINT = frozenset({"any"})
 
 
 def _best(
-    rules: RuleSet, scan: Scan, lines: Iterable[tuple[Line, frozenset[str]]]
+    rules: RuleSet, scan: Scan, lines: Iterable[tuple[Line, frozenset[str]]], *, guarded: bool = True
 ) -> tuple[Pattern, dict[str, str | None]] | None:
     """The matching pattern of the highest priority; of equals the one on the earliest line."""
     best: tuple[Pattern, dict[str, str | None]] | None = None
     for line, where in lines:
         body = _LEAD.sub("", line.body)
-        for index in sorted(scan.hits.get(line.no, ())):  # by descending priority
+        for index in scan.candidates(line.no, line.body) if guarded else sorted(scan.hits.get(line.no, ())):
             pattern = rules.patterns[index]
             if best is not None and pattern.priority <= best[0].priority:
                 break
@@ -133,8 +137,10 @@ def _is_after(pattern: Pattern, key: Line, scan: Scan) -> bool:
 
 def _block(incident: Incident, rules: RuleSet, scan: Scan) -> tuple[Pattern, dict[str, str | None]] | None:
     """A pattern that wants the whole block: traceback, test report or error block."""
-    blocks = rules.blocks
-    if not blocks or incident.handled or incident.kind not in {"python", "test", "crash", "exception"}:
+    if incident.handled or incident.kind not in {"python", "test", "crash", "exception"}:
+        return None
+    blocks = [p for p in rules.patterns if p.block and rules.in_use(p)]
+    if not blocks:
         return None
     where = incident.where
     bodies: list[str] = []

@@ -75,11 +75,6 @@ class RuleSet:
     patterns: tuple[Pattern, ...]
     categories: Mapping[str, Category]
 
-    @property
-    def blocks(self) -> tuple[Pattern, ...]:
-        """Patterns that are searched in a whole block, by descending priority."""
-        return tuple(p for p in self.patterns if p.block and self.in_use(p))
-
     def follows(self, category: str) -> frozenset[str]:
         """Categories that a category is usually a consequence of."""
         found = self.categories.get(category)

@@ -1,30 +1,28 @@
-"""One pass over a log: which lines bear which marks and which rules may match there.
+"""One pass over a log: which lines bear which marks, and which rules may match there.
 
-Hyperscan reports candidates for all patterns at once; rules are confirmed later by `re` on the cleaned line. The database is
-kept on disk by the digest of its patterns, since compiling takes longer than scanning most logs.
+The scan looks for structural marks and for words, one of which every match of a rule holds; the rules themselves are then asked
+about single cleaned lines. A training log holds few such words, so a log without a match costs little more than reading it. The
+compiled database is kept on disk by its digest.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 import hyperscan
 
+from matrix.triage import literals
 from matrix.triage.lines import begins_with_time
 from matrix.triage.marks import MARKS, WEAK
 from matrix.triage.read import chunks
 from matrix.triage.ruleset import RuleSet, cache_dir, keep
-from matrix.triage.store import LineStore
+from matrix.triage.store import LineStore, keep_windows
 
-CAP = 20_000  # lines kept as marked: the first half and the last half of them
-_NAMED = re.compile(r"\(\?P<\w+>")
-_ANCHORS = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|[\^$]")
-_TAIL = re.compile(r"(?<![\\|(])(?:\.|\\S|\\w|\\d|\[(?:\\.|[^\]\\])+\])[+*]\??$")
+CAP = 60_000  # marked lines of a log that are remembered: the first half and the last half of them
+AROUND = 10  # lines kept about a word of a rule, in a log too large to keep whole
 
 
 @dataclass(slots=True)
@@ -32,115 +30,125 @@ class Scan:
     """What the pass found."""
 
     store: LineStore
+    guarded: tuple[
+        tuple[int, tuple[str, ...]], ...
+    ] = ()  # patterns without a leading word, with the words that they do need
     lines: int = 0
     size: int = 0
     marks: dict[int, set[str]] = field(default_factory=dict)  # line -> names of its marks
-    hits: dict[int, set[int]] = field(default_factory=dict)  # line -> indices of patterns that may match there
+    hits: dict[int, set[int]] = field(default_factory=dict)  # line -> indices of patterns whose word it holds
+    _asked: dict[int, list[int]] = field(default_factory=dict)
+
+    def candidates(self, no: int, text: str) -> list[int]:
+        """Indices of the patterns that may match in a line, by descending priority."""
+        found = self._asked.get(no)
+        if found is None:
+            low = text.lower()
+            extra = [i for i, words in self.guarded if not words or any(w in low for w in words)]
+            found = self._asked[no] = sorted({*self.hits.get(no, ()), *extra})
+        return found
+
+    def forget_middle(self) -> None:
+        """Keep memory bounded where nearly every line is marked."""
+        for table in (self.marks, self.hits):
+            if len(table) > CAP:
+                keys = list(table)
+                for no in keys[CAP // 2 : -CAP // 2]:
+                    del table[no]
 
 
 class Scanner:
     """A compiled set of rules; reusable for any number of logs."""
 
     def __init__(self, rules: RuleSet) -> None:
-        self.rules = rules
-        self._always: list[int] = []
-        expressions = [(m.regex, m.ignore_case, False) for m in MARKS]
-        self._owner = list(range(len(MARKS)))
-        for index, pattern in enumerate(rules.patterns):
-            expressions.append((loosened(pattern.regex), False, pattern.prefilter))
-            self._owner.append(len(MARKS) + index)
+        self._words, self._guarded = _words(rules)
+        expressions = [(m.regex, m.ignore_case) for m in MARKS]
+        expressions += [("".join(f"\\x{b:02x}" for b in word.encode()), caseless) for word, caseless in self._words]
+        self._owners = list(self._words.values())
         self._db = _database(tuple(expressions))
 
     def scan(self, stream: IO[bytes]) -> Scan:
         """Read a stream to its end."""
-        found = Scan(LineStore())
-        keep_after = 0
-        last_line, ended = 1, True
+        found = Scan(LineStore(), self._guarded)
+        reach, last_line, ended = 0, 1, True
         for chunk in chunks(stream):
             if chunk.line == 1:
                 found.store.iso = begins_with_time(chunk.data[:40_000].split(b"\n")[:60])
             found.size += chunk.size
-            events: list[tuple[int, int]] = []
-            append = events.append
+            events: set[tuple[int, int]] = set()
+            add = events.add
 
-            def seen(ident: int, _start: int, end: int, _flags: int, _context: Any, append: Any = append) -> None:
-                append((end, ident))
+            def seen(ident: int, _start: int, end: int, _flags: int, _context: Any, add: Any = add) -> None:
+                add((end, ident))
 
             if chunk.data:  # nothing may be left of a chunk of escape codes
                 self._db.scan(chunk.data, match_event_handler=seen)
-            keep_after = self._collect(found, chunk.line, chunk.data, sorted(set(events)), keep_after)
+            reach = self._collect(found, chunk.line, chunk.data, sorted(events), reach)
+            found.forget_middle()
             last_line, ended = chunk.line + chunk.data.count(b"\n"), chunk.data.endswith(b"\n")
-        found.lines = last_line - 1 if ended else last_line
-        if found.size == 0:
-            found.lines = 0
+        found.lines = 0 if found.size == 0 else last_line - 1 if ended else last_line
         found.store.seal(found.lines)
         return found
 
-    def _collect(self, found: Scan, first: int, data: bytes, events: list[tuple[int, int]], keep_after: int) -> int:
+    def _collect(self, found: Scan, first: int, data: bytes, events: list[tuple[int, int]], reach: int) -> int:
+        """Note the marks and words of one chunk and keep the lines about them; gives the last line that is wanted."""
         marks, hits = found.marks, found.hits
         line, at, base = first, 0, len(MARKS)
-        windows: list[tuple[int, int]] = [(first, keep_after)] if keep_after >= first else []
-        reach = keep_after
+        windows: list[tuple[int, int]] = [(first, reach)] if reach >= first else []
         for end, ident in events:
             # An expression may end on the newline itself: step back so that the line is the one that holds the match.
             position = max(end - 1, 0)
             line += data.count(b"\n", at, position)
             at = position
+            before = after = AROUND
             if ident < base:
                 mark = MARKS[ident]
                 marks.setdefault(line, set()).add(mark.name)
-                before, after, strong = mark.before, mark.after, mark.name not in WEAK
+                if mark.name in WEAK:
+                    continue
+                before, after = mark.before, mark.after
             else:
-                hits.setdefault(line, set()).add(ident - base)
-                before, after, strong = 10, 10, True
-            if strong:
-                windows.append((line - before, line + after))
-                reach = max(reach, line + after)
-        if not windows:
-            return reach
-        if found.store.wants_whole:
+                hits.setdefault(line, set()).update(self._owners[ident - base])
+            windows.append((line - before, line + after))
+            reach = max(reach, line + after)
+        if windows and found.store.wants_whole:
             found.store.add(first, data)
-            return reach
-        _keep_windows(found.store, first, data, windows)
+        elif windows:
+            keep_windows(found.store, first, data, windows)
         return reach
 
 
-def _keep_windows(store: LineStore, first: int, data: bytes, windows: list[tuple[int, int]]) -> None:
-    """Keep the given line ranges of one chunk."""
-    windows.sort()
-    merged: list[list[int]] = []
-    for low, high in windows:
-        if merged and low <= merged[-1][1] + 1:
-            merged[-1][1] = max(merged[-1][1], high)
-        else:
-            merged.append([low, high])
-    line, at = first, 0
-    for low, high in merged:
-        while line < max(low, first) and at < len(data):
-            at = data.find(b"\n", at) + 1 or len(data)
-            line += 1
-        start, number = at, line
-        while line <= high and at < len(data):
-            at = data.find(b"\n", at) + 1 or len(data)
-            line += 1
-        if at > start:
-            store.add(number, data[start:at])
+def _words(rules: RuleSet) -> tuple[dict[tuple[str, bool], frozenset[int]], tuple[tuple[int, tuple[str, ...]], ...]]:
+    """Leading words with the patterns that each leads to, and the patterns that have none."""
+    words: dict[tuple[str, bool], set[int]] = {}
+    guarded: list[tuple[int, tuple[str, ...]]] = []
+    for index, (needed, leading) in enumerate(_needed(rules)):
+        if not leading:
+            guarded.append((index, tuple(w.lower() for w in needed)))
+            continue
+        for word in needed:
+            words.setdefault((word, "(?i" in rules.patterns[index].regex), set()).add(index)
+    return {word: frozenset(owners) for word, owners in sorted(words.items())}, tuple(guarded)
 
 
-def loosened(regex: str) -> str:
-    """A pattern for the scanner that matches wherever the original does: no names, anchors, or unbounded tail."""
-    text = _NAMED.sub("(?:", regex)
-    text = _ANCHORS.sub(lambda m: m[1] or "(?:)", text)
-    if "|" not in text:
-        text = _TAIL.sub("", text) or text
-    return text
+def _needed(rules: RuleSet) -> list[tuple[tuple[str, ...], bool]]:
+    """For each pattern the words that its matches hold, and whether they lead; kept on disk, since parsing them takes time."""
+    import json  # noqa: PLC0415
+
+    regexes = [p.regex for p in rules.patterns]
+    digest = hashlib.sha256(repr((literals.TYPICAL, literals.ENOUGH, regexes)).encode()).hexdigest()
+    path = cache_dir() / f"words-{digest[:32]}.json"
+    try:
+        return [(tuple(words), leading) for words, leading in json.loads(path.read_bytes())]
+    except (OSError, ValueError):
+        needed = [(tuple(sorted(literals.required(r) or ())), literals.leads(r)) for r in regexes]
+        keep(path, json.dumps(needed).encode())
+        return needed
 
 
 @functools.lru_cache(maxsize=8)
-def _database(expressions: tuple[tuple[str, bool, bool], ...]) -> Any:
-    digest = hashlib.sha256(
-        repr((hyperscan.hyperscan_version() if hasattr(hyperscan, "hyperscan_version") else "", expressions)).encode()
-    ).hexdigest()
+def _database(expressions: tuple[tuple[str, bool], ...]) -> Any:
+    digest = hashlib.sha256(repr(expressions).encode()).hexdigest()
     path = cache_dir() / f"scan-{digest[:32]}.hsdb"
     try:
         database = hyperscan.loadb(path.read_bytes(), mode=hyperscan.HS_MODE_BLOCK)
@@ -151,24 +159,13 @@ def _database(expressions: tuple[tuple[str, bool, bool], ...]) -> Any:
     return database
 
 
-def _compile(expressions: tuple[tuple[str, bool, bool], ...]) -> Any:
+def _compile(expressions: tuple[tuple[str, bool], ...]) -> Any:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    flags = [
-        hyperscan.HS_FLAG_MULTILINE
-        | hyperscan.HS_FLAG_ALLOWEMPTY * 0
-        | (hyperscan.HS_FLAG_CASELESS if ignore_case else 0)
-        | (hyperscan.HS_FLAG_PREFILTER if prefilter else 0)
-        for _, ignore_case, prefilter in expressions
-    ]
+    caseless = hyperscan.HS_FLAG_CASELESS
     database.compile(
-        expressions=[e.encode() for e, _, _ in expressions],
+        expressions=[e.encode() for e, _ in expressions],
         ids=list(range(len(expressions))),
         elements=len(expressions),
-        flags=flags,
+        flags=[hyperscan.HS_FLAG_MULTILINE | (caseless if ignore_case else 0) for _, ignore_case in expressions],
     )
     return database
-
-
-def text_hits(rules: RuleSet, indices: Iterable[int], body: str) -> list[int]:
-    """Those of the candidates that really match a cleaned line."""
-    return [i for i in sorted(indices) if rules.patterns[i].search(body)]

@@ -83,3 +83,25 @@ class LineStore:
                 return None
             found = self._cleaned[no] = clean(no, raw, iso=self.iso)
         return found
+
+
+def keep_windows(store: LineStore, first: int, data: bytes, windows: list[tuple[int, int]]) -> None:
+    """Keep the given ranges of lines of one chunk whose first line is `first`."""
+    windows.sort()
+    merged: list[list[int]] = []
+    for low, high in windows:
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1][1] = max(merged[-1][1], high)
+        else:
+            merged.append([low, high])
+    line, at = first, 0
+    for low, high in merged:
+        while line < max(low, first) and at < len(data):
+            at = data.find(b"\n", at) + 1 or len(data)
+            line += 1
+        start, number = at, line
+        while line <= high and at < len(data):
+            at = data.find(b"\n", at) + 1 or len(data)
+            line += 1
+        if at > start:
+            store.add(number, data[start:at])

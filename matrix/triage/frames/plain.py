@@ -59,15 +59,24 @@ _QUIET = frozenset({"info", "debug", "warning", "trace", "notice"})
 def classify(line: Line) -> tuple[Kind, float]:
     """What a line outside all reports is, and how sure it is that it ended something (0 to 1)."""
     body = line.body.strip()
-    if line.level in _QUIET or body.lower().startswith(("warning", "warn:", "note:", "hint:", "deprecat")):
-        return "word", 0.1
-    handled = 0.5 if (HANDLED.search(body) or _BENIGN.search(body)) else 0.0
+    word = loudness(line)
+    if word <= 0.1:
+        return "word", word
+    handled = 0.2 - word
     for kind, pattern, fatal in _KINDS:
         if pattern.match(body):
             return kind, fatal - handled
     if line.level in {"error", "critical", "fatal", "severe"}:
         return "tool", 0.55 - handled
-    return "word", 0.2 - handled
+    return "word", word
+
+
+def loudness(line: Line) -> float:
+    """How fatal a line is of which only words speak."""
+    body = line.body.strip()
+    if line.level in _QUIET or body[:9].lower().startswith(("warning", "warn:", "note:", "hint:", "deprecat")):
+        return 0.1
+    return 0.2 - (0.5 if HANDLED.search(body) or _BENIGN.search(body) else 0.0)
 
 
 _KINDS: tuple[tuple[Kind, re.Pattern[str], float], ...] = (
