@@ -58,9 +58,10 @@ def run_training(config: RunConfig, options: RunOptions) -> Trainer:
     with ExitStack() as stack:
         writer = stack.enter_context(_checkpoint_writer(options)) if options.save else None
         trainer = Trainer(config, source, init=options.init)
-        restored = _restore(trainer, options)
+        tokens = source.identity()
+        restored = _restore(trainer, options, tokens)
         prefix = str(options.record or options.save or "none")
-        identity = run_identity(config, init=options.init, tokens=source.identity(), prefix=prefix, stamp=options.stamp)
+        identity = run_identity(config, init=options.init, tokens=tokens, prefix=prefix, stamp=options.stamp)
         record = None
         if options.record:
             record = RecordWriter(options.record, finished_steps=trainer.step, accumulate=config.train.accumulate)
@@ -69,7 +70,7 @@ def run_training(config: RunConfig, options: RunOptions) -> Trainer:
         log = stack.enter_context(RunLog(config.train.steps, done=trainer.step, metrics=options.metrics))
         for line in [*head_lines(identity), *restored]:
             log.line(line)
-        _steps(trainer, _Outputs(options, log, record, writer, held_out))
+        _steps(trainer, _Outputs(options, log, record, writer, held_out, tokens))
     return trainer
 
 
@@ -82,6 +83,7 @@ class _Outputs:
     record: RecordWriter | None
     writer: checkpoint.Writer | None
     held_out: Source | None
+    tokens: dict[str, Any]  # identity of the data
 
 
 def _steps(trainer: Trainer, to: _Outputs) -> None:
@@ -115,7 +117,7 @@ def _save(trainer: Trainer, to: _Outputs) -> None:
     if to.writer:
         if to.record:
             to.record.sync()  # the checkpoint will rely on these rows
-        save(trainer, to.writer)
+        save(trainer, to.writer, to.tokens)
 
 
 def _dumped_step(trainer: Trainer, options: RunOptions) -> StepResult:
@@ -153,13 +155,14 @@ def _source(path: Path | str | None, config: RunConfig, what: str, how: str) -> 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def save(trainer: Trainer, writer: checkpoint.Writer) -> None:
+def save(trainer: Trainer, writer: checkpoint.Writer, tokens: Mapping[str, Any]) -> None:
     """Hand copies of all tensors to the writer, with the place in the data and the seeds."""
     train = trainer.config.train
     state = {
         "config": trainer.config.as_dict(),
         "config_sha256": trainer.config.sha256,
         "optimizer_steps": trainer.optimizer.steps,
+        "tokens": dict(tokens),
         "data_position": trainer.step * train.accumulate,  # micro-batches consumed
         "environment": env.describe(),
         "random": {"seed": train.seed, "scheme": "paddle.seed(seed + step) begins every step"},
@@ -172,10 +175,10 @@ def _arrays(tensors: Mapping[str, paddle.Tensor]) -> checkpoint.Arrays:
     return {name: t.numpy().copy() for name, t in tensors.items()}
 
 
-def _restore(trainer: Trainer, options: RunOptions) -> list[str]:
+def _restore(trainer: Trainer, options: RunOptions, tokens: Mapping[str, Any]) -> list[str]:
     """Take over the newest checkpoint of `--resume`, whole and unaltered, or refuse it by name.
 
-    Returns what to tell the user, also when the numerics environment has changed and bits may with it.
+    Returns what to tell the user, also when the data or the numerics environment are not what they were.
     """
     if options.resume is None:
         return []
@@ -197,6 +200,8 @@ def _restore(trainer: Trainer, options: RunOptions) -> list[str]:
         for name in sorted(before.keys() | now.keys())
         if before.get(name) != now.get(name)
     ]
+    if loaded.state["tokens"].get("sha256") != tokens.get("sha256"):
+        changed.append(f"resumed with other data: was {loaded.state['tokens'].get('path')}, is {tokens.get('path')}")
     return [f"resumed from {path} at step {trainer.step}", *changed]
 
 

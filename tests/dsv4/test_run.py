@@ -160,6 +160,14 @@ def test_resume_refuses_another_configuration_and_names_the_key(small, tmp_path)
         run(small, tmp_path, "lr=0.01", resume=tmp_path / "ck")
 
 
+def test_resume_with_other_data_is_said(small, tmp_path, capsys):
+    run(small, tmp_path, "steps=1", save=tmp_path / "ck")
+    tensors = load_file(small[1])
+    save_file(tensors | {"tokens": tensors["tokens"][::-1].copy()}, small[1])
+    run(small, tmp_path, "steps=2", resume=tmp_path / "ck")
+    assert f"resumed with other data: was {small[1]}" in capsys.readouterr().out
+
+
 def test_resume_needs_the_record_up_to_the_checkpoint(small, tmp_path):
     run(small, tmp_path, "steps=2", save=tmp_path / "ck")
     lines = (tmp_path / "run.csv").read_text().splitlines()
