@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,7 @@ class Bisection:
     b: str
     steps: int  # compared, the differing one included
     finding: Finding | None
+    alone: tuple[str, ...] = ()  # tensors that only one side has, of the last step compared
 
 
 def bisect(a: Side, b: Side, *, first: int, last: int, rtol: float | None = None) -> Bisection:
@@ -53,44 +53,69 @@ def bisect(a: Side, b: Side, *, first: int, last: int, rtol: float | None = None
 
     The order within a step is that of its making: weights, then for each micro-batch activations, losses and
     gradients (last layer first), then clipped gradients, optimizer states and updated weights. Steps that one side
-    lacks end the walk. Without `rtol` every bit counts.
+    lacks end the walk. Without `rtol` every bit counts. A tensor that only one side shows (two implementations need
+    not show the same ones) is no difference, but told.
     """
     compared = 0
+    alone: tuple[str, ...] = ()
     for step in range(first, last + 1):
         ours, theirs = a.events(step), b.events(step)
         if ours is None or theirs is None:
             break
         compared += 1
+        alone = _alone(ours, theirs)
         finding = compare_events(step, ours, theirs, rtol)
         if finding:
-            return Bisection(a.label, b.label, compared, finding)
-    return Bisection(a.label, b.label, compared, None)
+            return Bisection(a.label, b.label, compared, finding, alone)
+    return Bisection(a.label, b.label, compared, None, alone)
+
+
+def _alone(ours: list[Event], theirs: list[Event]) -> tuple[str, ...]:
+    left, right = ({(e.stage, e.name) for e in events} for events in (ours, theirs))
+    return tuple(
+        f"{side}: {e.stage} {e.name}"
+        for side, events, other in (("a", ours, right), ("b", theirs, left))
+        for e in events
+        if (e.stage, e.name) not in other
+    )
 
 
 def compare_events(step: int, ours: list[Event], theirs: list[Event], rtol: float | None) -> Finding | None:
-    """Return the first difference between the tensors of one step."""
-    for before, (x, y) in enumerate(zip_longest(ours, theirs)):
-        one = x or y
-        assert one is not None
-        if x is None or y is None or (x.stage, x.name) != (y.stage, y.name):
-            other = "nothing" if x is None or y is None else f"{y.stage} {y.name}"
-            return _mismatch(step, one, before, f"the other side has {other} here")
+    """Return the first difference between the tensors of one step that both sides have, in the order of `ours`."""
+    others = {(e.stage, e.name): e for e in theirs}
+    floors = _floors(theirs) if rtol is not None else {}
+    pairs = [(x, others[x.stage, x.name]) for x in ours if (x.stage, x.name) in others]
+    for before, (x, y) in enumerate(pairs):
         if x.value.shape != y.value.shape or x.value.dtype != y.value.dtype:
             text = f"{x.value.dtype} {list(x.value.shape)} against {y.value.dtype} {list(y.value.shape)}"
-            return _mismatch(step, one, before, text)
-        if (where := _differing(x.value, y.value, rtol)).any():
+            return _mismatch(step, x, before, text)
+        if (where := _differing(x.value, y.value, rtol, floors.get(x.stage, 0.0))).any():
             return _finding(step, x, y, where, before)
     return None
 
 
-def _differing(a: Array, b: Array, rtol: float | None) -> Array:
+def _floors(events: list[Event]) -> dict[str, float]:
+    """Find what counts as zero among gradients and what is made of them: 1e-12 of the largest.
+
+    Some gradients are zero but for rounding, so a bound relative to themselves means nothing.
+    """
+    floors: dict[str, float] = {}
+    for e in events:
+        if e.value.size and ("gradient" in e.stage or e.stage == "optimizer"):
+            floors[e.stage] = max(floors.get(e.stage, 0.0), 1e-12 * float(np.nanmax(np.abs(e.value))))
+    return floors
+
+
+def _differing(a: Array, b: Array, rtol: float | None, floor: float = 0.0) -> Array:
     same = a == b
     if a.dtype.kind == "f":
         same |= np.isnan(a) & np.isnan(b)  # NaN in the same place is no difference
     if rtol is None or a.dtype.kind != "f":
         return np.asarray(~same)
     # Relative to the largest value of the tensor, as the project's other bounds are.
-    return np.asarray(~same & ~(np.abs(a - b) <= rtol * np.nanmax(np.abs(b), initial=0.0)))
+    with np.errstate(invalid="ignore"):  # infinities that are equal are settled above
+        near = np.abs(a - b) <= rtol * np.nanmax(np.abs(b), initial=0.0) + floor
+    return np.asarray(~same & ~near)
 
 
 def _finding(step: int, x: Event, y: Event, where: Array, before: int) -> Finding:
@@ -126,6 +151,8 @@ def as_text(result: Bisection) -> str:
     """Write the finding and what surrounds it."""
     f = result.finding
     lines = [f"a={result.a}", f"b={result.b}", f"steps_compared={result.steps}"]
+    if result.alone:
+        lines.append(f"only on one side: {len(result.alone)} tensors, the first is {result.alone[0]}")
     if f is None:
         return "\n".join([*lines, "first_difference=None"])
     lines.append(f"first_difference={f}")
