@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -10,24 +11,54 @@ import click
 @click.command("triage")
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (schema triage/1).")
+@click.option("--explain", "explained", is_flag=True, help="Print the evidence with the lines around it.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page: the log with its causes marked.",
+)
 @click.option("--job", help="The job's name, where the log does not tell it.")
 @click.option("--exit-code", type=int, help="The job's exit code, where the log does not tell it.")
 @click.option("--check", is_flag=True, help="Exit 1 if a log failed.")
-def command(logs: tuple[str, ...], as_json: bool, job: str | None, exit_code: int | None, check: bool) -> None:
+def command(
+    logs: tuple[str, ...],
+    as_json: bool,
+    explained: bool,
+    html: Path | None,
+    job: str | None,
+    exit_code: int | None,
+    check: bool,
+) -> None:
     """Say what failed first in each LOG: a file, .gz, .zst, a folder of rank logs, or - for stdin.
 
     Example: matrix triage job.log.gz --explain
     """
-    from matrix.triage.diagnosis import diagnose  # noqa: PLC0415 - keeps --help quick
+    from matrix.errors import UsageError  # noqa: PLC0415 - imports here keep --help quick
+    from matrix.triage import diagnose  # noqa: PLC0415
     from matrix.triage.model import TriageReport  # noqa: PLC0415
+    from matrix.triage.ruleset import load_rules, user_rules  # noqa: PLC0415
 
-    made = TriageReport(logs=[diagnose(path, exit_code=exit_code, job=job) for path in logs])
+    if html is not None and (len(logs) != 1 or logs[0] == "-"):
+        raise UsageError("--html writes the page of one log file", "give one LOG that is a file or a folder")
+    if explained and "-" in logs:
+        raise UsageError("--explain reads a log twice, which stdin does not allow", "save the log to a file first")
+    rules = load_rules([user_rules(Path.cwd())])
+    made = TriageReport(logs=[diagnose(path, exit_code=exit_code, job=job, rules=rules) for path in logs])
+    if html is not None:
+        from matrix.triage.page import page  # noqa: PLC0415
+
+        html.write_text(page(made.logs[0], rules), encoding="utf-8")
     if as_json:
         click.echo(made.model_dump_json(by_alias=True))
+    elif explained:
+        from matrix.triage.explain import explain  # noqa: PLC0415
+
+        click.echo("\n".join(explain(log, rules) for log in made.logs), nl=False)
     else:
         for log in made.logs:
             click.echo(f"{log.path}: {log.status}")
             for cause in log.causes:
-                click.echo(f"  {log.path}:{cause.line}: {cause.category}: {cause.text}")
+                place = f"{log.path}/{cause.file}" if cause.file else log.path
+                click.echo(f"  {place}:{cause.line}: {cause.category}: {cause.text.strip()}")
     if check and any(log.status == "failed" for log in made.logs):
         sys.exit(1)

@@ -85,7 +85,8 @@ def _judge(state: RankState, rules: RuleSet) -> None:
         if roots and (state.own is None or roots[0].incident.fatal > state.own[1].incident.fatal):
             state.own = (file, roots[0])
             state.time = time_at(analysis, roots[0].incident.line)
-        if lost := next((f for f in alive if ranking.PEER.search(f.incident.body)), None):
+        heard = [f for f in analysis.found if not f.incident.handled and f.incident.fatal > 0.15]
+        if lost := next((f for f in heard if ranking.PEER.search(f.incident.body)), None):
             state.peer = state.peer or (file, lost)
     if state.own is None:
         times = [t for _, a in state.logs if (t := time_at(a, a.scan.lines))]
