@@ -24,7 +24,7 @@ ARCHIVE_LIMIT = 64 << 20  # bytes of an attempt's archive as sent
 UNPACKED_LIMIT = 1 << 30
 LOG_LIMIT = 64 << 20  # bytes of one log that are read
 _BEFORE, _AFTER, _LONGEST = 4, 6, 40  # lines of an excerpt around the evidence
-_RUN_ID = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b")
+_RUN_ID = re.compile(rb"\b\d{8}-\d{6}-[0-9a-f]{4}\b")
 
 Diagnose = Callable[[Path, str], LogReport]
 
@@ -119,7 +119,7 @@ class Logs:
             report=report.model_copy(update={"path": job.name}) if report else None,
             excerpts=[_excerpt(lines, first, last) for first, last in spans],
             anchors=[_anchor(lines[first - 1], steps) for first, _ in spans],
-            matrix_runs=sorted(set(_RUN_ID.findall(data.decode("utf-8", "replace"))))[:20],
+            matrix_runs=sorted({found.decode() for found in _RUN_ID.findall(data)})[:20],
         )
 
 
@@ -154,11 +154,16 @@ def _from_archive(archive: SafeZip, job: Job) -> tuple[bytes | None, dict[int, b
 
 
 def _anchor(line: bytes, steps: dict[int, bytes]) -> str:
-    """Where GitHub's page shows this very line; empty unless exactly one step holds it exactly once."""
-    hits = [
-        (number, n)
-        for number, text in steps.items()
-        for n, one in enumerate(text.split(b"\n"), 1)
-        if one.rstrip(b"\r") == line.rstrip(b"\r")
-    ]
-    return f"step:{hits[0][0]}:{hits[0][1]}" if len(hits) == 1 and line.strip() else ""
+    """Say where GitHub's page shows this very line; empty unless exactly one step holds it exactly once."""
+    if not line.strip():
+        return ""
+    needle = b"\n" + line + b"\n"
+    hits: list[tuple[int, int]] = []
+    for number, text in steps.items():
+        padded = b"\n" + text + b"\n"
+        at = padded.find(needle)
+        if at >= 0:
+            hits.append((number, padded.count(b"\n", 0, at + 1)))
+            if padded.find(needle, at + 1) >= 0:
+                return ""
+    return f"step:{hits[0][0]}:{hits[0][1]}" if len(hits) == 1 else ""

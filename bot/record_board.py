@@ -8,7 +8,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from bot.board import Board, Evidence, Finding, KnownFact, Row, RunRef, Waiting, by_importance, fold_cascades, is_bad
+from bot.board import (
+    Board,
+    Evidence,
+    Finding,
+    KnownFact,
+    Past,
+    Row,
+    RunRef,
+    Waiting,
+    by_importance,
+    fold_cascades,
+    is_bad,
+)
 from matrix.records import FINAL, Attempt, JobRecord, RunRecord, Status
 from matrix.triage.model import Cause
 
@@ -89,6 +101,17 @@ def row_of(job: JobRecord, read: ReadLines, base_url: str | None) -> Row:
     )
 
 
+def _history(run: RunRecord, base_url: str | None) -> tuple[Past, ...]:
+    """List attempts before the last one of any job, newest first: what failed then and how many passed."""
+    tried = [(job, attempt) for job in run.jobs for attempt in job.attempts[:-1]]
+    past = []
+    for n in sorted({attempt.n for _, attempt in tried}, reverse=True):
+        then = [(job, attempt) for job, attempt in tried if attempt.n == n]
+        failed = tuple(job.name for job, attempt in then if attempt.status is None or is_bad(attempt.status))
+        past.append(Past(run.id, n, failed, len(then) - len(failed), base_url))
+    return tuple(past)
+
+
 def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -127,5 +150,6 @@ def board_of_record(
             if job.status not in FINAL
         ),
         counts=counts,
+        history=_history(run, base_url),
         web=web,
     )

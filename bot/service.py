@@ -158,7 +158,9 @@ class Bot:
         done = React(event.comment, "rocket" if good else "confused")
         performer.perform(event.number, [done, Unreact(event.comment, "eyes")])
         if facts and any(isinstance(i, Rerun) for _, a in pairs if a.ok for i in a.intents):
-            sync(performer, event.number, lambda: self._gather(self._pull(event.number), Policy()))
+            pull = facts.pull
+            policy = self._policy_or_default(pull)
+            sync(performer, pull.number, lambda: self._gather(self._pull(pull.number), policy), policy.languages)
         return []
 
     def _claim(self, performer: Performer, event: CommandEvent) -> int | None:

@@ -19,6 +19,14 @@ def test_the_original_report_is_four_rows_and_the_chain_is_one_of_them():
     assert board.colour == "red"
 
 
+def test_earlier_attempts_become_history():
+    run = load(REPORT)
+    job = run.job("unittest-gpu")
+    job.attempts.append(job.attempts[0].model_copy(update={"n": 2}))
+    (past,) = board_of_record(run).history
+    assert (past.attempt, past.failed, past.passed) == (1, ("unittest-gpu",), 0)
+
+
 def test_links_name_the_line_of_the_log():
     board = board_of_record(load(REPORT), base_url="https://ci.example/r/")
     row = next(r for r in board.rows if r.job == "unittest-gpu")

@@ -19,7 +19,7 @@ def action(fake, tmp_path):
     def run(name, payload, **env):
         (tmp_path / "event.json").write_text(json.dumps(payload))
         environment = {
-            "PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            "PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", str(tmp_path)), "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             "GITHUB_EVENT_NAME": name, "GITHUB_EVENT_PATH": str(tmp_path / "event.json"), "BOT_PACE": "0",
             "GITHUB_REPOSITORY": fake.full_name, "GITHUB_TOKEN": "t", "GITHUB_API_URL": fake.base, "BOT_LOGIN": LOGIN,
             "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
