@@ -11,7 +11,7 @@ from paddle.autograd import PyLayer
 from dsv4.model.fast.gradients import note_inputs, wanted
 from dsv4.model.indexer import choose_entries, indexer_loss
 
-BLOCK = 128
+BLOCK = 64
 """Queries whose scores [B, BLOCK, H_I, N] exist at once."""
 
 

@@ -83,6 +83,8 @@ MUTATIONS = [
     Mutation("indexer not detached", "indexer.py", "x, qc = x_BSD.detach(), qc_BSq.detach()", "x, qc = x_BSD, qc_BSq"),
     Mutation("entries visible one query late, plain", "compressor.py", "return (t_S + 1) // ratio", "return t_S // ratio", "plain"),
     Mutation("entries visible one query early, plain", "compressor.py", "return (t_S + 1) // ratio", "return (t_S + 2) // ratio", "plain"),
+    Mutation("entries visible one query late", "compressor.py", "return (t_S + 1) // ratio", "return t_S // ratio"),
+    Mutation("entries visible one query early", "compressor.py", "return (t_S + 1) // ratio", "return (t_S + 2) // ratio"),
     Mutation("HCA entries visible one query late", "fast/attention.py", "(t + 1) // self.sight.ratio", "t // self.sight.ratio"),
     Mutation("CSA entries visible one query late", "fast/indexer.py", "(paddle.arange(t0, t1) + 1) // ratio", "paddle.arange(t0, t1) // ratio"),
     Mutation("window one short", "fast/attention.py", "(j > t - self.sight.window)", "(j > t - self.sight.window + 1)"),
