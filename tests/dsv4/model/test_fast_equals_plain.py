@@ -116,7 +116,7 @@ def test_fast_equals_plain(drawn):
 
 
 @pytest.mark.soak
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(models())
 def test_fast_equals_plain_soak(drawn):
     assume(equal(*drawn))
