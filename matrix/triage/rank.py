@@ -168,7 +168,10 @@ def _upstream(root: Found, reach: list[Found], rules: RuleSet) -> Found:
         if incident.stream not in {"", root.incident.stream}:
             continue
         clear = incident.fatal >= 0.6 and incident.kind in {"tool", "crash", "signal", "exception"}
-        own = clear and (found.named or incident.kind == "crash") and not PEER.search(incident.body)
+        # A rule that names `at` and says of no such upstream stands: what was printed before it was then its own affair.
+        open_question = at.pattern is None or at.category == found.category or at.incident.kind == "signal"
+        named = found.named and open_question
+        own = clear and (named or incident.kind == "crash") and not PEER.search(incident.body)
         if own or found.category in rules.follows(at.category):
             at = found
     return at

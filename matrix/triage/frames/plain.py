@@ -41,7 +41,7 @@ _EXIT = re.compile(
     r"(?:exit(?:ed|s|ing)?|return(?:ed|s)?|rc|status|code)\b.{0,24}?(?P<code>-?\d{1,3})\b", re.IGNORECASE
 )
 _MAKE = re.compile(
-    r"(?:g?make|ninja)(?:\[\d+\])?: (?:\*\*\* \[|build stopped)|npm (?:ERR!|error) (?:code|errno|syscall|A complete log|path|Lifecycle|Exit)|.*\*\*\* \[.*\] Error \d+"
+    r"(?:g?make|ninja)(?:\[\d+\])?: (?:\*\*\* \[|build stopped)|FAILED: \S+\.\w+|npm (?:ERR!|error) (?:code|errno|syscall|A complete log|path|Lifecycle|Exit)|.*\*\*\* \[.*\] Error \d+"
     r"|npm (?:ERR!|error)\s*$|Found \d+ (?:error|problem)|.*\bwould be reformatted|\[\*\] "
 )
 LAUNCHER = re.compile(
