@@ -14,7 +14,8 @@ from matrix.triage.ruleset import RuleSet, load_rules
 
 
 @functools.lru_cache(maxsize=1)
-def _default_rules() -> RuleSet:
+def default_rules() -> RuleSet:
+    """The built-in rules, loaded once."""
     return load_rules()
 
 
@@ -30,7 +31,7 @@ def diagnose(
     `exit_code` is the job's own, where it is known: 0 means that nothing failed, whatever the log says.
     Raises UsageError if the log cannot be read.
     """
-    rules = rules or _default_rules()
+    rules = rules or default_rules()
     if Path(path).is_dir():
         return ranks.diagnose_folder(folder.read_folder(Path(path)), str(path), exit_code, rules)
     with open_log(str(path)) as stream:

@@ -123,7 +123,11 @@ class _Reader:
         """Keep an exception of pytest's own start: a conftest that cannot be loaded."""
         made = Incident.at("exception", line, 0.88, body)
         made.exception = _exception_name(body)
+        made.context = self._near(line.no - 8, line.no)
         self.report.incidents.append(made)
+
+    def _near(self, low: int, high: int) -> list[Line]:
+        return [line for no in range(low, high) if (line := self.store.line(no)) is not None]
 
     def _after_rule(self, line: Line) -> bool:
         before, after = self.store.line(line.no - 1), self.store.line(line.no + 1)
@@ -175,6 +179,9 @@ class _Reader:
         for path, line in self.units:
             failing.setdefault(path)
             report.incidents.append(self._unit_incident(path, line))
+        if report.failed_end is not None:
+            # The session lived on to count its failures: what cut a line off was a worker's end, which its report tells better.
+            report.incidents = [i for i in report.incidents if i.kind != "crash" or i.start != i.end]
         covered = {t for i in report.incidents for t in i.tests}
         for _, name, message, line in self.summary:
             if name not in covered:
@@ -266,6 +273,7 @@ class _Reader:
             if at is not None and at.body.startswith("Traceback"):
                 for made in python.incidents(self.store, [no]):
                     made.kind, made.start, made.tests, made.fatal = "test", line.no, [path], 0.95
+                    made.context = self._near(line.no, no)
                     return made
         made = Incident.at("test", line, 0.9)
         made.tests = [path]
