@@ -18,6 +18,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("matrix.commands.run", "Run the matrix: matrix run --only qwen-pt"),
     "rerun": ("matrix.commands.rerun", "Run jobs of a run again: matrix rerun last --failed"),
     "history": ("matrix.commands.history", "Ask what is remembered: matrix history query --since 7d"),
+    "flaky": ("matrix.commands.flaky", "Tests that fail now and then: matrix flaky probe tests/test_a.py::test_b"),
     "show": ("matrix.commands.show", "Show runs, a run or a job: matrix show last qwen-sft"),
     "baseline": ("matrix.commands.baseline", "Propose a new baseline: matrix baseline update qwen-sft --from last"),
     "prune": ("matrix.commands.prune", "Remove old runs: matrix prune --older 14d --dry-run"),

@@ -14,20 +14,23 @@ import click
 from matrix.errors import UsageError
 
 
-def _store_option(f: click.decorators.FC) -> click.decorators.FC:
+def store_option(f: click.decorators.FC) -> click.decorators.FC:
+    """Add --db, the URL of a history."""
     return click.option("--db", metavar="URL", help="The history; else $MATRIX_HISTORY, else .matrix/history.sqlite.")(
         f
     )
 
 
-def _url(db: str | None) -> str:
+def history_url(db: str | None) -> str:
+    """Return the URL of the history that a command means."""
     from matrix.history.remember import default_url  # noqa: PLC0415 - keeps --help quick
 
     folder = next((p / ".matrix" for p in (Path.cwd(), *Path.cwd().parents) if (p / "matrix.yaml").is_file()), None)
     return db or default_url(folder or Path(".matrix"), os.environ)
 
 
-def _since(text: str) -> float:
+def since_time(text: str) -> float:
+    """Return the time (seconds since 1970) that a date or a duration before now means."""
     from matrix.spec.units import parse_duration  # noqa: PLC0415
 
     try:
@@ -50,7 +53,7 @@ def command() -> None:
 @click.option("--started", help="When it ran (ISO); else the file's own time.")
 @click.option("--pr", type=int, help="The pull request that a JUnit file belongs to.")
 @click.option("--author", help="Who wrote the change.")
-@_store_option
+@store_option
 def import_(
     paths: tuple[str, ...],
     junit: bool,
@@ -71,7 +74,7 @@ def import_(
 
     if junit and not (job and commit):
         raise UsageError("history import --junit needs --job and --commit", "add --job NAME --commit SHA")
-    store = open_store(_url(db))
+    store = open_store(history_url(db))
     done = 0
     for path in map(Path, paths):
         if github:
@@ -93,7 +96,7 @@ def import_(
 @command.command("verdicts")
 @click.argument("runs", nargs=-1, metavar="[RUN...]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@_store_option
+@store_option
 def verdicts(runs: tuple[str, ...], as_json: bool, db: str | None) -> None:
     """Give every failed job of run folders its verdict from all that is remembered now.
 
@@ -105,7 +108,7 @@ def verdicts(runs: tuple[str, ...], as_json: bool, db: str | None) -> None:
     out = []
     for folder in map(Path, runs):
         run = load(folder / "run.json" if folder.is_dir() else folder)
-        warning = judge(run, folder if folder.is_dir() else folder.parent, url=_url(db))
+        warning = judge(run, folder if folder.is_dir() else folder.parent, url=history_url(db))
         if warning:
             click.echo(f"matrix: {warning}", err=True)
         out += [{"run": run.id, "job": j.name, "verdict": j.verdict.model_dump() if j.verdict else None}
@@ -124,7 +127,7 @@ def verdicts(runs: tuple[str, ...], as_json: bool, db: str | None) -> None:
 @click.option("--since", default="7d", show_default=True, help="A duration (7d) or a date (2026-12-01).")
 @click.option("--signature", help="How often this failure was seen, and in how many pull requests.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@_store_option
+@store_option
 def query(since: str, signature: str | None, as_json: bool, db: str | None) -> None:
     """Tell what failed since a time: by category, by verdict, flaky tests; or one signature.
 
@@ -133,7 +136,7 @@ def query(since: str, signature: str | None, as_json: bool, db: str | None) -> N
     from matrix.history import queries  # noqa: PLC0415
     from matrix.history.store import open_store  # noqa: PLC0415
 
-    store, start = open_store(_url(db)), _since(since)
+    store, start = open_store(history_url(db)), since_time(since)
     with store.begin() as c:
         if signature:
             seen = queries.sightings(c, signature=signature, since=start)

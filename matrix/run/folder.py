@@ -23,6 +23,12 @@ def runs_folder(root: Path) -> Path:
     return root / ".matrix" / "runs"
 
 
+def repository_root() -> Path:
+    """Return the folder of the nearest matrix from the working folder upward, else the working folder itself."""
+    here = Path.cwd()
+    return next((p for p in (here, *here.parents) if (p / "matrix.yaml").is_file()), here)
+
+
 def new_id() -> str:
     """Return the id of a new run: its time in UTC, and four hex digits that tell runs of one second apart."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(2)

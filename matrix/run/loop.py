@@ -14,6 +14,7 @@ from datetime import date
 from matrix.engine.base import Engine, Held, Launch, Outcome, Running
 from matrix.engine.outcome import ended_unseen
 from matrix.errors import MatrixError
+from matrix.history.quarantine import Quarantine
 from matrix.host.gpus import Card
 from matrix.host.health import Look
 from matrix.host.joblog import JobLog
@@ -46,6 +47,7 @@ from matrix.spec.job import Job
 _POLL = 0.25  # seconds between looks at cards that other runners hold
 _RESERVE_AFTER = 30.0  # seconds that a job waits for cards of other runners before these leave it some
 _OTHERS = 300.0  # seconds that a card of another runner is taken to be away when nothing is said of it
+NO_QUARANTINE = Quarantine()
 
 _MOVES = 3  # times that a job is started elsewhere when its node is lost or it is preempted
 
@@ -77,8 +79,10 @@ class Runner:
         memory: int | None = None,
         health: Look | None = None,
         listener: Listener = lambda _: None,
+        quarantine: Quarantine = NO_QUARANTINE,
     ) -> None:
         self.record, self.place, self.engine, self.listener = record, place, engine, listener
+        self.quarantine = quarantine
         self.jobs = {job.name: job for job in jobs}
         self.needs = needed_jobs(jobs)
         self.expected = expected
@@ -362,9 +366,13 @@ class Runner:
         attempt.ended, attempt.status, attempt.causes = now(), found.status, found.causes
         r.facts, r.failing_tests = [*self.notes.pop(r.name, []), *found.facts], found.failing_tests
         job = self.jobs[r.name]
-        r.allowed = found.status in BAD and job.allowed(date.today().isoformat())  # noqa: DTZ011 -- the reader's day
+        today = date.today().isoformat()  # noqa: DTZ011 -- the reader's day
+        r.allowed = found.status in BAD and job.allowed(today)
         r.verdict = Verdict() if found.status in BAD else None
         reason = job.allow_failure.reason if r.allowed and job.allow_failure else None
+        if found.status is Status.FAILED and not r.allowed:
+            reason = self.quarantine.excuse(found.failing_tests, found.causes, today, r.name)
+            r.allowed = reason is not None
         move(r, found.status, reason=reason)
         done = len(r.attempts) - self.first_attempt[r.name] - self.moves.get(r.name, 0)
         if not self.stopping and (moved or retried(found.status, found.causes, done, job.retries)):

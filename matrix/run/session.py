@@ -14,6 +14,7 @@ from pathlib import Path
 
 from matrix.engine.outcome import ended_unseen
 from matrix.errors import ToolError, UsageError
+from matrix.history import quarantine
 from matrix.host import gpus, process
 from matrix.host.health import look
 from matrix.plan import hosts
@@ -76,6 +77,7 @@ def new(spec: Spec, choices: Sequence[Choice], options: Options, changed_since: 
         options = replace(options, cards=spec.pretend_cards)
     changed = changed_files(spec.root, changed_since) if changed_since else None
     engines.check(options.engine, options.cards, [c.job for c in choices if c.selected])  # before anything is written
+    quarantine.load(spec.root)  # likewise
     for name, path in options.handoffs.items():
         if not Path(path).exists():
             raise UsageError(f"--handoff {name}={path}: there is no such path")
@@ -174,6 +176,7 @@ def _follow(session: Session, show: Show) -> None:
                 cpu_jobs=options.cpu_jobs or (site and site.cpu_jobs) or max(2, os.cpu_count() or 1),
                 memory=(site and site.memory) or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
                 listener=listener,
+                quarantine=quarantine.load(spec.root),
             )
             asyncio.run(_run(runner))
     finally:

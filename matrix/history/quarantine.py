@@ -1,0 +1,131 @@
+"""Quarantine: tests whose failures are shown and do not count, each with an owner, a reason, an issue and an end.
+
+The file is `.matrix/quarantine.yaml`, kept in the repository:
+
+quarantine:
+  - test: tests/train/test_loss.py::test_resume
+    owner: alice
+    reason: the port of the store is taken now and then
+    issue: https://github.com/o/r/issues/12
+    expires: 2027-01-31
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from matrix.spec.complain import sentence
+from matrix.spec.document import parse, plain
+from matrix.spec.fields import Date, Line
+from matrix.spec.problems import Problem, SpecError, show_path
+from matrix.triage.model import Cause
+
+FILE = Path(".matrix/quarantine.yaml")
+_MOST = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A test (a whole node id, or the beginning of one: a file, a class, a test with all its parameters)."""
+
+    test: str
+    owner: str
+    reason: str
+    issue: str
+    expires: str  # YYYY-MM-DD, the first day on which its failures count again
+    job: str | None  # only in this job of the matrix
+    line: int
+
+    def covers(self, test: str, job: str | None) -> bool:
+        """Whether this entry is about a test."""
+        if self.job is not None and job is not None and job != self.job:
+            return False
+        rest = test.removeprefix(self.test)
+        return test.startswith(self.test) and (not rest or rest[0] in "[:/" or self.test.endswith("/"))
+
+    def said(self) -> str:
+        """Say in a line why a failure does not count."""
+        return f"quarantined until {self.expires}: {self.reason} ({self.owner}, {self.issue})"
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """All entries of a repository."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def of(self, test: str, today: str, job: str | None = None) -> Entry | None:
+        """Find the entry by which a failure of a test does not count today."""
+        return next((e for e in self.entries if today < e.expires and e.covers(test, job)), None)
+
+    def expired(self, today: str) -> list[Entry]:
+        """List the entries whose time is over: their failures count again."""
+        return [e for e in self.entries if e.expires <= today]
+
+    def excuse(self, failing: Sequence[str], causes: Sequence[Cause], today: str, job: str) -> str | None:
+        """Say why the failure of a job does not count: every test that failed is quarantined, and nothing else failed.
+
+        A cause that names no test (a crash, a hand-off that is missing) always counts.
+        """
+        blamed = {test for c in causes for test in c.tests}
+        if not failing or not causes or not all(c.tests for c in causes):
+            return None
+        found = {test: self.of(test, today, job) for test in {*failing, *blamed}}
+        reasons = dict.fromkeys(e.said() for e in found.values() if e is not None)
+        return "; ".join(reasons) if all(found.values()) else None
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    test: Line
+    owner: Line
+    reason: Line
+    issue: Line
+    expires: Date
+    job: Line | None = None
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    quarantine: list[_Entry] = Field(default_factory=list)
+
+
+def load(root: Path) -> Quarantine:
+    """Read the quarantine of a repository; none where there is no file.
+
+    Raises:
+        SpecError: every mistake in it, with its line.
+
+    """
+    path = root / FILE
+    try:
+        with path.open("rb") as f:
+            document = parse(f.read(_MOST + 1))
+    except FileNotFoundError:
+        return Quarantine()
+    except OSError as e:
+        raise SpecError(str(path), [Problem(0, "", (e.strerror or str(e)).lower())]) from None
+    problems = list(document.problems)
+    data = plain(document.data)
+    if not problems and data is not None:
+        try:
+            listed = _File.model_validate(data).quarantine
+        except ValidationError as e:
+            problems = [
+                Problem(document.line(error["loc"]), show_path(error["loc"]), sentence(error, _File))
+                for error in e.errors()
+            ]
+        else:
+            return Quarantine(
+                tuple(
+                    Entry(e.test, e.owner, e.reason, e.issue, e.expires, e.job, document.line(("quarantine", i)))
+                    for i, e in enumerate(listed)
+                )
+            )
+    if problems:
+        raise SpecError(str(path), problems)
+    return Quarantine()

@@ -1,0 +1,75 @@
+"""Quarantine in pytest and in matrix runs."""
+
+import json
+
+import pytest
+
+ENTRY = "  - {{test: {test}, owner: alice, reason: port taken, issue: 'https://example.org/1', expires: {expires}}}\n"
+TESTS = "def test_flaky(): assert 0, 'the port is taken'\ndef test_good(): pass\n"
+
+
+def quarantine(project, test, expires="2099-01-01"):
+    project.write(".matrix/quarantine.yaml", "quarantine:\n" + ENTRY.format(test=test, expires=expires))
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_quarantined_failure_is_shown_and_does_not_count(project, workers):
+    project.write("tests/test_a.py", TESTS)
+    quarantine(project, "tests/test_a.py::test_flaky")
+    assert project.pytest(*workers) == 0, project.out
+    assert "quarantined until 2099-01-01: port taken (alice, https://example.org/1)" in project.out
+    assert "the port is taken" in project.out
+
+
+def test_other_tests_still_fail(project):
+    project.write("tests/test_a.py", TESTS + "def test_flaky_too(): assert 0\n")
+    quarantine(project, "tests/test_a.py::test_flaky")
+    assert project.pytest() == 1
+    assert project.cases() == {"test_flaky": "skipped", "test_good": "passed", "test_flaky_too": "failure"}
+
+
+def test_an_entry_whose_time_is_over_counts_again_loudly(project):
+    project.write("tests/test_a.py", TESTS)
+    quarantine(project, "tests/test_a.py", "2020-01-01")
+    assert project.pytest() == 1
+    assert "QUARANTINE EXPIRED" in project.out
+    assert ".matrix/quarantine.yaml:2" in project.out
+
+
+def test_a_mistake_in_the_file_is_told_with_its_line(project):
+    project.write("tests/test_a.py", TESTS)
+    project.write(".matrix/quarantine.yaml", "quarantine:\n  - test: a\n    ownr: b\n")
+    assert project.pytest() == 4
+    assert "quarantine.yaml:3" in project.out
+    assert "Traceback" not in project.out
+
+
+def run_record(project):
+    (only,) = (project.root / ".matrix/runs").glob("*/run.json")
+    return json.loads(only.read_text())
+
+
+def test_a_matrix_run_counts_a_job_whose_failing_tests_are_all_quarantined_as_allowed(project):
+    project.write("tests/test_a.py", TESTS)
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      unit: {pytest: tests}\n")
+    quarantine(project, "tests/test_a.py::test_flaky")
+    assert project.matrix("run") == 0, project.out
+    (job,) = run_record(project)["jobs"]
+    assert (job["status"], job["allowed"]) == ("failed", True)
+    assert "alice" in job["reason"]
+
+
+def test_a_matrix_run_counts_a_job_with_another_failing_test(project):
+    project.write("tests/test_a.py", TESTS + "def test_other(): assert 0\n")
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      unit: {pytest: tests}\n")
+    quarantine(project, "tests/test_a.py::test_flaky")
+    assert project.matrix("run") == 1, project.out
+    assert not run_record(project)["jobs"][0]["allowed"]
+
+
+def test_a_matrix_run_refuses_a_quarantine_with_a_mistake_before_anything_runs(project):
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      a: {command: touch ran}\n")
+    project.write(".matrix/quarantine.yaml", "quarantine:\n  - {test: a, owner: b}\n")
+    assert project.matrix("run") == 2
+    assert "quarantine.yaml:2" in project.out
+    assert not (project.root / "ran").exists()
