@@ -16,6 +16,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples/model_pr"
 def run(tmp_path_factory):
     root = tmp_path_factory.mktemp("pr")
     shutil.copytree(EXAMPLE, root / "model_pr", ignore=shutil.ignore_patterns("output", ".matrix"))
+    git = ["git", "-C", root / "model_pr", "-c", "user.name=t", "-c", "user.email=t@t"]
+    for args in (["init", "-q"], ["add", "."], ["commit", "-qm", "change"]):
+        subprocess.run([*git, *args], check=True)
     env = {
         **os.environ,
         "MATRIX_LEASE_DIR": str(root / "leases"),
