@@ -27,7 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 MANIFEST = "manifest.json"
 SCHEMA = "checkpoint/1"
 _NAME = re.compile(r"step-(\d{8})")
-_UNFINISHED, _REMOVED = ".unfinished-", ".removed-"
+UNFINISHED, _REMOVED = ".unfinished-", ".removed-"
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,26 @@ def write(folder: Path, step: int, groups: Mapping[str, Arrays], state: Mapping[
     final = folder / f"step-{step:08d}"
     folder.mkdir(parents=True, exist_ok=True)
     clean(folder)
-    partial = folder / f"{_UNFINISHED}{final.name}"
+    partial = folder / f"{UNFINISHED}{final.name}"
     partial.mkdir()
+    files = write_files(partial, {f"{group}.safetensors": arrays for group, arrays in groups.items()})
+    return finish(partial, final, step, files, state)
+
+
+def write_files(folder: Path, contents: Mapping[str, Arrays]) -> dict[str, Any]:
+    """Write tensors to files by name and flush them; what the manifest says of each."""
     files = {}
-    for group, arrays in groups.items():
-        path = partial / f"{group}.safetensors"
-        save_file({name: np.array(a, order="C") for name, a in arrays.items()}, path)
-        files[path.name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+    for name, arrays in contents.items():
+        path = folder / name
+        save_file({key: np.array(a, order="C") for key, a in arrays.items()}, path)
+        files[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
         _sync(path)
-    manifest: dict[str, Any] = {"schema": SCHEMA, "step": step, "files": files, "state": dict(state)}
+    return files
+
+
+def finish(partial: Path, final: Path, step: int, files: Mapping[str, Any], state: Mapping[str, Any]) -> Path:
+    """Write the manifest, last of all, and give the folder its name."""
+    manifest: dict[str, Any] = {"schema": SCHEMA, "step": step, "files": dict(files), "state": dict(state)}
     manifest["sha256"] = _digest(manifest)
     path = partial / MANIFEST
     path.write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
@@ -68,7 +79,7 @@ def write(folder: Path, step: int, groups: Mapping[str, Arrays], state: Mapping[
     _sync(partial)
     _remove(final)  # a checkpoint of the same step, from before a resume
     partial.rename(final)
-    _sync(folder)
+    _sync(final.parent)
     return final
 
 
@@ -81,7 +92,7 @@ def keep_last(folder: Path, count: int) -> None:
 def clean(folder: Path) -> None:
     """Remove what killed writers and removers left."""
     for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name.startswith((_UNFINISHED, _REMOVED)):
+        if path.name.startswith((UNFINISHED, _REMOVED)):
             shutil.rmtree(path)
 
 
@@ -118,14 +129,16 @@ class Writer:
     A context: it holds the folder's lock, so that no other run writes there, until it is left (or killed).
     """
 
-    def __init__(self, folder: Path, *, keep: int | None = None, background: bool = True) -> None:
+    def __init__(self, folder: Path, *, keep: int | None = None, background: bool = True, locked: bool = False) -> None:
+        """`locked`: another rank of this job holds the folder's lock."""
         self.folder, self._keep, self._background = folder, keep, background
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder, os.O_RDONLY)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not locked:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
             raise UsageError(f"{folder}: another run is saving here", "end it first, or name another --save") from None
@@ -221,13 +234,18 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 def read(path: Path) -> Checkpoint:
     """Verify and load a checkpoint."""
     manifest = verify(path)
-    groups = {}
+    groups: dict[str, Arrays] = {}
     for name in manifest["files"]:
         try:
-            groups[name.removesuffix(".safetensors")] = load_file(path / name)
+            groups.setdefault(group_of(name), {}).update(load_file(path / name))
         except (SafetensorError, OSError) as e:
             raise _refused(path / name, f"is not readable: {e}") from None
     return Checkpoint(path, int(manifest["step"]), groups, manifest["state"])
+
+
+def group_of(file: str) -> str:
+    """Group of a file: `model` for model.safetensors and for model-00002-of-00004.safetensors."""
+    return re.sub(r"(?:-\d{5}-of-\d{5})?\.safetensors$", "", file)
 
 
 def _refused(file: Path, why: str) -> UsageError:

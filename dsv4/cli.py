@@ -13,6 +13,10 @@ from dsv4.numerics.env import prepare
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("dsv4.commands.train", "Train, and record every loss. dsv4 train tiny.yaml --tokens t.safetensors"),
+    "launch": (
+        "dsv4.commands.launch",
+        "Train on several ranks. dsv4 launch --ranks 8 tiny.yaml --tokens t.safetensors",
+    ),
     "align": ("dsv4.commands.align", "Compare a loss record with a reference. dsv4 align run.csv losses_f64.csv"),
     "bisect": (
         "dsv4.commands.bisect",

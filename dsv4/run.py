@@ -52,9 +52,9 @@ def run_training(config: RunConfig, options: RunOptions) -> Trainer:
 
     Raises UsageError for what the user can mend, DivergedError when a value is not finite.
     """
-    source = _source(options.tokens or config.data.path, config, "tokens", "--tokens or data.path")
-    held_out = _source(config.data.eval, config, "evaluation", "data.eval") if config.train.eval_every else None
-    _check_reach(source, config)
+    source = named_source(options.tokens or config.data.path, config, "tokens", "--tokens or data.path")
+    held_out = named_source(config.data.eval, config, "evaluation", "data.eval") if config.train.eval_every else None
+    check_reach(source, config.train.steps * config.train.accumulate - 1)
     with ExitStack() as stack:
         writer = stack.enter_context(_checkpoint_writer(options)) if options.save else None
         trainer = Trainer(config, source, init=options.init)
@@ -132,10 +132,10 @@ def _dumped_step(trainer: Trainer, options: RunOptions) -> StepResult:
     return result
 
 
-def _check_reach(source: Source, config: RunConfig) -> None:
+def check_reach(source: Source, last: int) -> None:
     """Ask for the last micro-batch now rather than in the middle of the night."""
     if isinstance(source, TokenTensors | Replay):
-        source.batch(config.train.steps * config.train.accumulate - 1)
+        source.batch(last)
 
 
 def _checkpoint_writer(options: RunOptions) -> checkpoint.Writer:
@@ -146,7 +146,8 @@ def _checkpoint_writer(options: RunOptions) -> checkpoint.Writer:
         raise UsageError(f"{options.save}: {e.strerror}", "name a folder that can be written with --save") from None
 
 
-def _source(path: Path | str | None, config: RunConfig, what: str, how: str) -> Source:
+def named_source(path: Path | str | None, config: RunConfig, what: str, how: str) -> Source:
+    """Open what the user named, or say how to name it."""
     if path is None:
         raise UsageError(f"no {what} named", f"name a file with {how}")
     return open_source(Path(path), config)
@@ -157,8 +158,14 @@ def _source(path: Path | str | None, config: RunConfig, what: str, how: str) -> 
 
 def save(trainer: Trainer, writer: checkpoint.Writer, tokens: Mapping[str, Any]) -> None:
     """Hand copies of all tensors to the writer, with the place in the data and the seeds."""
+    groups = {"model": arrays_of(megatron_state(trainer.model)), "optimizer": arrays_of(trainer.optimizer.state_dict())}
+    writer.save(trainer.step, groups, run_state(trainer, tokens))
+
+
+def run_state(trainer: Trainer, tokens: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values of a checkpoint: configuration, place in the data, environment, seeds."""
     train = trainer.config.train
-    state = {
+    return {
         "config": trainer.config.as_dict(),
         "config_sha256": trainer.config.sha256,
         "optimizer_steps": trainer.optimizer.steps,
@@ -167,11 +174,10 @@ def save(trainer: Trainer, writer: checkpoint.Writer, tokens: Mapping[str, Any])
         "environment": env.describe(),
         "random": {"seed": train.seed, "scheme": "paddle.seed(seed + step) begins every step"},
     }
-    groups = {"model": _arrays(megatron_state(trainer.model)), "optimizer": _arrays(trainer.optimizer.state_dict())}
-    writer.save(trainer.step, groups, state)
 
 
-def _arrays(tensors: Mapping[str, paddle.Tensor]) -> checkpoint.Arrays:
+def arrays_of(tensors: Mapping[str, paddle.Tensor]) -> checkpoint.Arrays:
+    """Copy tensors to the host."""
     return {name: t.numpy().copy() for name, t in tensors.items()}
 
 
@@ -189,11 +195,16 @@ def _restore(trainer: Trainer, options: RunOptions, tokens: Mapping[str, Any]) -
             return [f"{options.save}: no checkpoint yet, beginning at step 1"]
         raise UsageError(f"{options.resume}: no checkpoint in it", "name the folder that --save wrote")
     loaded = checkpoint.read(path)
-    _check_config(trainer.config, loaded)
+    check_config(trainer.config, loaded)
     set_weights(trainer.model, loaded.groups["model"], str(path / "model.safetensors"))
     states = {name: paddle.to_tensor(a) for name, a in loaded.groups["optimizer"].items()}
     trainer.optimizer.load_state_dict(states, loaded.state["optimizer_steps"])
     trainer.step = loaded.step
+    return [f"resumed from {path} at step {trainer.step}", *changes_since(loaded, tokens)]
+
+
+def changes_since(loaded: checkpoint.Checkpoint, tokens: Mapping[str, Any]) -> list[str]:
+    """Tell what is not as it was when a checkpoint was saved: the environment, the data."""
     before, now = loaded.state["environment"], env.describe()
     changed = [
         f"resumed under another {name}: was {before.get(name, 'unset')}, is {now.get(name, 'unset')}; bits may differ"
@@ -202,14 +213,15 @@ def _restore(trainer: Trainer, options: RunOptions, tokens: Mapping[str, Any]) -
     ]
     if loaded.state["tokens"].get("sha256") != tokens.get("sha256"):
         changed.append(f"resumed with other data: was {loaded.state['tokens'].get('path')}, is {tokens.get('path')}")
-    return [f"resumed from {path} at step {trainer.step}", *changed]
+    return changed
 
 
 # May change from one part of a run to the next without making it another run.
 _FREE = frozenset({"steps", "eval_every", "eval_batches"})
 
 
-def _check_config(config: RunConfig, loaded: checkpoint.Checkpoint) -> None:
+def check_config(config: RunConfig, loaded: checkpoint.Checkpoint) -> None:
+    """Refuse a checkpoint of another model or another training; the layout over ranks is free."""
     saved: dict[str, Any] = loaded.state["config"]
     now = config.as_dict()
     for section in ("model", "train"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -15,6 +15,7 @@ from dsv4.config_file import Document, read_document
 from dsv4.errors import UsageError
 from dsv4.optim.newton_schulz import COEFFICIENTS
 from dsv4.optim.schedule import Schedule
+from dsv4.parallel.config import ParallelConfig
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -138,6 +139,7 @@ class RunConfig:
     model: ModelConfig
     train: TrainConfig
     data: DataConfig
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
 
     def as_dict(self) -> dict[str, Any]:
         """All values, defaults included, as JSON would hold them."""
@@ -149,7 +151,12 @@ class RunConfig:
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
 
-SECTIONS: dict[str, type[ConfigSection]] = {"model": ModelConfig, "train": TrainConfig, "data": DataConfig}
+SECTIONS: dict[str, type[ConfigSection]] = {
+    "model": ModelConfig,
+    "train": TrainConfig,
+    "data": DataConfig,
+    "parallel": ParallelConfig,
+}
 
 
 def describe_keys() -> str:
@@ -157,9 +164,9 @@ def describe_keys() -> str:
     lines = []
     for name, section in SECTIONS.items():
         lines += [f"### `{name}`", "", "| key | default | meaning |", "| --- | --- | --- |"]
-        for key, field in section.model_fields.items():
-            default = json.dumps(field.get_default(call_default_factory=True), default=list)
-            lines.append(f"| `{key}` | `{default}` | {field.description or ''} |")
+        for key, known in section.model_fields.items():
+            default = json.dumps(known.get_default(call_default_factory=True), default=list)
+            lines.append(f"| `{key}` | `{default}` | {known.description or ''} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -180,6 +187,7 @@ def load_run_config(path: Path, settings: tuple[str, ...] = ()) -> RunConfig:
         model=_section(document, "model", ModelConfig),
         train=_section(document, "train", TrainConfig),
         data=_section(document, "data", DataConfig),
+        parallel=_section(document, "parallel", ParallelConfig),
     )
 
 

@@ -120,7 +120,7 @@ class Trainer:
         train = self.config.train
         trace: Trace | None = {} if self.observer else None
         out = self._forward(self._batch(step, micro), trace)
-        row = self._row(step, micro, out)
+        row = loss_row(step, micro, out)
         if not all(math.isfinite(v) for v in (row.main, row.mtp) if v is not None):
             raise self._diagnose_forward(step, micro)
         # The loss is scaled by 1/A before backward, not the gradient after it (section 9).
@@ -142,12 +142,6 @@ class Trainer:
         batch = self.source.batch((step - 1) * self.config.train.accumulate + micro)
         check_ids(batch, self.config.model.vocab_size, f"step {step} micro {micro}")
         return batch
-
-    @staticmethod
-    def _row(step: int, micro: int, out: ModelOutput) -> Row:
-        # With several MTP modules the record holds their mean, the quantity that lambda multiplies.
-        mtp = [float(loss) for loss in out.mtp_losses]
-        return Row(step, micro, float(out.main_loss), sum(mtp) / len(mtp) if mtp else None)
 
     @staticmethod
     def _named_mtp(out: ModelOutput) -> Iterator[tuple[str, paddle.Tensor]]:
@@ -182,7 +176,7 @@ class Trainer:
         for i in range(batches):
             batch = source.batch(i)
             check_ids(batch, self.config.model.vocab_size, f"evaluation micro-batch {i}")
-            rows.append(self._row(self.step, i, self._forward(batch)))
+            rows.append(loss_row(self.step, i, self._forward(batch)))
         mtp = [row.mtp for row in rows if row.mtp is not None]
         return Evaluation(self.step, sum(r.main for r in rows) / len(rows), sum(mtp) / len(mtp) if mtp else None)
 
@@ -211,3 +205,9 @@ class Trainer:
         if self.observer:
             for name, tensor in tensors:
                 self.observer.see(stage, name, tensor)
+
+
+def loss_row(step: int, micro: int, out: ModelOutput) -> Row:
+    """Losses of a micro-batch as they are recorded; of several MTP modules their mean, which lambda multiplies."""
+    mtp = [float(loss) for loss in out.mtp_losses]
+    return Row(step, micro, float(out.main_loss), sum(mtp) / len(mtp) if mtp else None)

@@ -72,6 +72,8 @@ def command(
         raise UsageError("--save-every and --keep need --save", "name a folder with --save")
     env.prepare(threads)
     # Paddle is loaded only now, with its environment set.
+    from dsv4.parallel.groups import Launched  # noqa: PLC0415
+    from dsv4.parallel.layout import make_layout  # noqa: PLC0415
     from dsv4.run import RunOptions, run_training  # noqa: PLC0415
     from dsv4.run_config import load_run_config  # noqa: PLC0415
 
@@ -93,7 +95,14 @@ def command(
         dump=dump,
         dump_steps=dump_steps,
     )
-    run_training(run, options)
+    world = Launched.from_environment().world
+    make_layout(run.parallel, world, run.model.num_experts)  # a wrong count of ranks is told before they meet
+    if world > 1:
+        from dsv4.parallel.run import run_rank  # noqa: PLC0415
+
+        run_rank(run, options)
+    else:
+        run_training(run, options)
     return 0
 
 

@@ -16,6 +16,7 @@ class Rows(NamedTuple):
     weights_R1: paddle.Tensor
     counts: list[int]
     back: paddle.Tensor
+    route: object = None  # what an exchange between ranks must remember until the rows go back
 
 
 class Dispatcher(Protocol):

@@ -33,7 +33,15 @@ class DecoderLayer(nn.Layer):
     """
 
     def __init__(
-        self, config: ModelConfig, losses: LossConfig, ratio: int, policy: DtypePolicy, *, name: str, hashed: bool
+        self,
+        config: ModelConfig,
+        losses: LossConfig,
+        ratio: int,
+        policy: DtypePolicy,
+        *,
+        name: str,
+        hashed: bool,
+        experts: range | None = None,
     ) -> None:
         super().__init__()
         self.name = name
@@ -42,7 +50,7 @@ class DecoderLayer(nn.Layer):
         self.self_attention = Attention(config, losses, ratio, policy)
         self.mlp_hyper_connection = HyperConnection(config, policy)
         self.pre_mlp_layernorm = RMSNorm(config.hidden_size, config.rms_eps, policy)
-        self.mlp = MoE(config, losses, hashed, policy)
+        self.mlp = MoE(config, losses, hashed, policy, experts)
 
     def forward(
         self,

@@ -16,6 +16,7 @@ from dsv4.model.losses import ModelOutput, masked_mean, token_losses
 from dsv4.model.mtp import MTPModule, shift_left
 from dsv4.model.norm import RMSNorm
 from dsv4.model.packing import Packing
+from dsv4.model.part import ModelPart, Numbered
 from dsv4.model.trace import Trace, record
 from dsv4.numerics.policy import DtypeName, DtypePolicy, Path
 
@@ -39,17 +40,32 @@ class Embedding(nn.Layer):
         return h_BSD.unsqueeze(2).expand([B, S, self.config.hc_mult, D])
 
 
-class Decoder(HyperHead):
-    """L decoder layers, final collapse, final norm."""
+def _numbered_layers(config: ModelConfig, losses: LossConfig, policy: DtypePolicy, part: ModelPart) -> Numbered:
+    return Numbered(
+        {
+            i: DecoderLayer(
+                config, losses, config.compress_ratios[i], policy,
+                name=f"layer{i}", hashed=i < config.num_hash_layers, experts=part.experts,
+            )
+            for i in part.layers
+        }
+    )  # fmt: skip
 
-    def __init__(self, config: ModelConfig, losses: LossConfig, policy: DtypePolicy) -> None:
+
+class DecoderStage(nn.Layer):
+    """Some decoder layers, not the last: a pipeline stage."""
+
+    def __init__(self, config: ModelConfig, losses: LossConfig, policy: DtypePolicy, part: ModelPart) -> None:
+        super().__init__()
+        self.layers = _numbered_layers(config, losses, policy, part)
+
+
+class Decoder(HyperHead):
+    """Decoder layers up to the last, final collapse, final norm."""
+
+    def __init__(self, config: ModelConfig, losses: LossConfig, policy: DtypePolicy, part: ModelPart) -> None:
         super().__init__(config, policy)
-        self.layers = nn.LayerList(
-            [
-                DecoderLayer(config, losses, ratio, policy, name=f"layer{i}", hashed=i < config.num_hash_layers)
-                for i, ratio in enumerate(config.compress_ratios)
-            ]
-        )
+        self.layers = _numbered_layers(config, losses, policy, part)
         self.final_layernorm = RMSNorm(config.hidden_size, config.rms_eps, policy)
 
     def finish(self, X_BSnD: paddle.Tensor) -> paddle.Tensor:
@@ -60,11 +76,11 @@ class Decoder(HyperHead):
 class MTP(nn.Layer):
     """Holder of the MTP modules, named as in Megatron."""
 
-    def __init__(self, config: ModelConfig, losses: LossConfig, policy: DtypePolicy) -> None:
+    def __init__(self, config: ModelConfig, losses: LossConfig, policy: DtypePolicy, experts: range) -> None:
         super().__init__()
         self.layers = nn.LayerList(
             [
-                MTPModule(config, losses, ratio, policy, name="mtp" if k == 0 else f"mtp{k}")
+                MTPModule(config, losses, ratio, policy, name="mtp" if k == 0 else f"mtp{k}", experts=experts)
                 for k, ratio in enumerate(config.mtp_compress_ratios)
             ]
         )
@@ -73,9 +89,9 @@ class MTP(nn.Layer):
 class DeepseekV4(nn.Layer):
     """The whole model; parameter names are Megatron's (section 14).
 
-    A pipeline stage can call the parts one by one: `embedding`, `decoder.layers[i]`, `decoder.finish`,
-    `head_loss`, `mtp.layers[k]`; `forward` does the same in order. `recompute`: keep only the input of each decoder
-    layer and run it again in backward.
+    `part` is what this rank holds of it. A pipeline stage calls `embed`, `decode` and `losses_of` as it has them;
+    `forward` calls all three in order. `recompute`: keep only the input of each decoder layer and run it again in
+    backward.
     """
 
     def __init__(
@@ -87,14 +103,20 @@ class DeepseekV4(nn.Layer):
         init_std: float = 0.02,
         seed: int = 0,
         recompute: bool = False,
+        part: ModelPart | None = None,
     ) -> None:
         super().__init__()
         self.config, self.losses, self.policy = config, losses or LossConfig(), DtypePolicy(dtype, path)
-        self.embedding = Embedding(config, self.policy)
-        self.decoder = Decoder(config, self.losses, self.policy)
-        self.output_layer = Linear(config.hidden_size, config.vocab_size, self.policy)
-        if config.mtp_layers:
-            self.mtp = MTP(config, self.losses, self.policy)
+        self.part = part or ModelPart.whole(config)
+        if self.part.embedding:
+            self.embedding = Embedding(config, self.policy)
+        if self.part.last:
+            self.decoder = Decoder(config, self.losses, self.policy, self.part)
+            self.output_layer = Linear(config.hidden_size, config.vocab_size, self.policy)
+            if config.mtp_layers:
+                self.mtp = MTP(config, self.losses, self.policy, self.part.experts)
+        else:
+            self.decoder = DecoderStage(config, self.losses, self.policy, self.part)
         self.recompute = recompute
         self.bias_names = frozenset(self.buffers_by_name())
         initialize(self.named_parameters(), config, init_std, seed)
@@ -112,12 +134,40 @@ class DeepseekV4(nn.Layer):
         Ids are int64. Labels are the tokens one to the right; every position counts unless `loss_mask_BS` (belonging
         to the labels) says otherwise. With `packing`, rows hold several documents that do not see each other.
         """
-        mask = paddle.ones_like(labels_BS) if loss_mask_BS is None else loss_mask_BS
-        X = self.embedding.streams(self.embedding(tokens_BS))
+        X, outs = self.decode(self.embed(tokens_BS), tokens_BS, trace, packing)
+        return self.losses_of(X, outs, tokens_BS, labels_BS, loss_mask_BS, trace, packing)
+
+    def embed(self, tokens_BS: paddle.Tensor) -> paddle.Tensor:
+        """Streams [B, S, n, D] before the first layer."""
+        return self.embedding.streams(self.embedding(tokens_BS))
+
+    def decode(
+        self,
+        X_BSnD: paddle.Tensor,
+        tokens_BS: paddle.Tensor,
+        trace: Trace | None = None,
+        packing: Packing | None = None,
+    ) -> tuple[paddle.Tensor, list[LayerOutput]]:
+        """Run the decoder layers that are here; the streams after them, and what each layer gave."""
         outs: list[LayerOutput] = []
         for layer in self.decoder.layers:
-            outs.append(self._run(layer, X, tokens_BS, trace, packing))
-            X = outs[-1].X_BSnD
+            outs.append(self._run(layer, X_BSnD, tokens_BS, trace, packing))
+            X_BSnD = outs[-1].X_BSnD
+        return X_BSnD, outs
+
+    def losses_of(
+        self,
+        X: paddle.Tensor,
+        outs: list[LayerOutput],
+        tokens_BS: paddle.Tensor,
+        labels_BS: paddle.Tensor,
+        loss_mask_BS: paddle.Tensor | None = None,
+        trace: Trace | None = None,
+        packing: Packing | None = None,
+    ) -> ModelOutput:
+        """Losses from the streams after the last decoder layer, MTP modules included."""
+        mask = paddle.ones_like(labels_BS) if loss_mask_BS is None else loss_mask_BS
+        outs = list(outs)
         hidden = self.decoder.finish(X)
         record(trace, "final_hidden", hidden)
         main_loss = self.head_loss(hidden, labels_BS, mask, trace)
@@ -138,7 +188,7 @@ class DeepseekV4(nn.Layer):
             [out.indexer_loss for out in outs],
             [out.balance_loss for out in outs],
             self.losses.mtp_loss_weight,
-            self._expert_counts(outs),
+            self.expert_counts(outs),
         )
 
     def _run(
@@ -172,9 +222,11 @@ class DeepseekV4(nn.Layer):
             record(trace, prefix + name, value)
         return loss
 
-    def _expert_counts(self, outs: list[LayerOutput]) -> dict[str, paddle.Tensor]:
-        names = [f"decoder.layers.{i}" for i in range(self.config.num_layers)]
-        names += [f"mtp.layers.{k}.mtp_model_layer" for k in range(self.config.mtp_layers)]
+    def expert_counts(self, outs: list[LayerOutput]) -> dict[str, paddle.Tensor]:
+        """Tokens per expert of the layers that are here, by the name of the bias that they move."""
+        names = [f"decoder.layers.{i}" for i in self.part.layers]
+        if self.part.last:
+            names += [f"mtp.layers.{k}.mtp_model_layer" for k in range(self.config.mtp_layers)]
         counts = {f"{name}.mlp.router.expert_bias": out.counts_E for name, out in zip(names, outs, strict=True)}
         return {name: count for name, count in counts.items() if name in self.bias_names}
 

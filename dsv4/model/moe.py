@@ -45,13 +45,11 @@ class Expert(nn.Layer):
 
 
 class Experts(nn.Layer):
-    """The routed experts, each with matrices of its own: local_experts.e, e counted over all experts."""
+    """Routed experts, each with matrices of its own: local_experts.e, e counted over all experts of all ranks."""
 
-    def __init__(self, config: ModelConfig, policy: DtypePolicy) -> None:
+    def __init__(self, config: ModelConfig, policy: DtypePolicy, held: range) -> None:
         super().__init__()
-        self.local_experts = nn.LayerDict(
-            {str(e): Expert(config, config.moe_ffn, policy) for e in range(config.num_experts)}
-        )
+        self.local_experts = nn.LayerDict({str(e): Expert(config, config.moe_ffn, policy) for e in held})
 
 
 class MoEOutput(NamedTuple):
@@ -65,11 +63,18 @@ class MoEOutput(NamedTuple):
 class MoE(nn.Layer):
     """F(x) of the feed-forward half of a layer: Σ over chosen experts of weight · expert(x), plus the shared expert."""
 
-    def __init__(self, config: ModelConfig, losses: LossConfig, hashed: bool, policy: DtypePolicy) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        losses: LossConfig,
+        hashed: bool,
+        policy: DtypePolicy,
+        experts: range | None = None,
+    ) -> None:
         super().__init__()
         self.config, self.losses, self.policy = config, losses, policy
         self.router = Router(config, hashed, policy)
-        self.experts = Experts(config, policy)
+        self.experts = Experts(config, policy, range(config.num_experts) if experts is None else experts)
         self.shared_experts = Expert(config, config.shared_ffn, policy)
         self.dispatcher: Dispatcher = LocalDispatcher(config.num_experts)
 

@@ -26,7 +26,16 @@ class MTPModule(HyperHead):
     Source: MG `multi_token_prediction.py` `MultiTokenPredictionLayer`; DS `MTPBlock`.
     """
 
-    def __init__(self, config: ModelConfig, losses: LossConfig, ratio: int, policy: DtypePolicy, *, name: str) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        losses: LossConfig,
+        ratio: int,
+        policy: DtypePolicy,
+        *,
+        name: str,
+        experts: range | None = None,
+    ) -> None:
         super().__init__(config, policy)
         D = config.hidden_size
         self.name = name
@@ -34,7 +43,7 @@ class MTPModule(HyperHead):
         self.hnorm = RMSNorm(D, config.rms_eps, policy)
         self.e_proj = Linear(D, D, policy)
         self.h_proj = Linear(D, D, policy)
-        self.mtp_model_layer = DecoderLayer(config, losses, ratio, policy, name=name, hashed=False)
+        self.mtp_model_layer = DecoderLayer(config, losses, ratio, policy, name=name, hashed=False, experts=experts)
         self.final_layernorm = RMSNorm(D, config.rms_eps, policy)
 
     def forward(

@@ -1,0 +1,1 @@
+"""Training on several ranks: layout, groups, exchanges, pipeline, sharded optimizer."""
