@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "bisect": ("matrix.commands.bisect", "Find the commit that broke a job: matrix bisect JOB --good v1.2"),
     "triage": ("matrix.commands.triage", "Say what failed first in logs: matrix triage job.log.gz"),
     "completion": ("matrix.commands.completion", "Print what completes the command in a shell: matrix completion bash"),
+    "rules": ("matrix.commands.rules", "Show and check the rules of triage: matrix rules show disk_full"),
     "schema": ("matrix.commands.schema", "Print the JSON Schema of matrix files: matrix schema > matrix.schema.json"),
 }
 

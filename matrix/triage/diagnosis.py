@@ -10,13 +10,13 @@ from matrix.triage.analysis import analyse, scanner_for
 from matrix.triage.causes import report
 from matrix.triage.model import LogReport
 from matrix.triage.read import open_log
-from matrix.triage.ruleset import RuleSet, load_rules
+from matrix.triage.ruleset import RuleSet, load_rules, user_rules
 
 
 @functools.lru_cache(maxsize=1)
 def default_rules() -> RuleSet:
-    """The built-in rules, loaded once."""
-    return load_rules()
+    """Load the built-in rules and those of the repository that the command runs in, once."""
+    return load_rules([user_rules(Path.cwd())])
 
 
 def diagnose(

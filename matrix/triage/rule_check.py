@@ -94,7 +94,7 @@ def check_examples(rule: Rule, others: Sequence[Rule]) -> list[Problem]:
                 f"example is also claimed by {c.pattern.id} of {c.category} (priority {c.pattern.priority} >= {best})",
             )
             for c in claims(others, text)
-            if c.line == marked and c.pattern.priority >= best
+            if c.line == marked and c.category != rule.category and c.pattern.priority >= best
         ]
     for text in rule.examples.no_match:
         problems += [
@@ -133,24 +133,34 @@ def check_shape(rule: Rule) -> list[Problem]:
         if _literal(tree) < 3 and not pattern.regex.startswith("^"):
             reason = "no match must hold a fixed word of 3 letters, so it is too broad; add one, or anchor it with ^"
             problems.append(Problem(pattern.id, f"{pattern.id}: {reason}"))
-        if refused := hyperscan_refuses(pattern):
-            problems.append(Problem(pattern.id, f"{pattern.id}: {refused}"))
-    return problems
+    return problems + hyperscan_refuses(rule.patterns)
 
 
-def hyperscan_refuses(pattern: PatternSpec) -> str | None:
-    """Why hyperscan cannot take a pattern as it stands, or None (also where hyperscan is not installed)."""
+def hyperscan_refuses(patterns: Sequence[PatternSpec]) -> list[Problem]:
+    """Say which patterns hyperscan cannot take as they stand; nothing where hyperscan is not installed."""
     try:
         import hyperscan  # noqa: PLC0415 - not on every platform
     except ImportError:
-        return None
-    flags = hyperscan.HS_FLAG_MULTILINE | (hyperscan.HS_FLAG_PREFILTER if pattern.prefilter else 0)
-    try:
-        hyperscan.Database().compile(expressions=[pattern.regex.encode()], ids=[0], elements=1, flags=[flags])
-    except hyperscan.error as e:
-        hint = "" if pattern.prefilter else "; write it without look-around, or set `prefilter: true`"
-        return f"hyperscan refuses it ({e}){hint}"
-    return None
+        return []
+
+    def compiles(some: Sequence[PatternSpec]) -> str:
+        flags = [hyperscan.HS_FLAG_MULTILINE | (hyperscan.HS_FLAG_PREFILTER if p.prefilter else 0) for p in some]
+        try:
+            hyperscan.Database().compile(
+                expressions=[p.regex.encode() for p in some], ids=[*range(len(some))], elements=len(some), flags=flags
+            )
+        except hyperscan.error as e:
+            return str(e) or type(e).__name__
+        return ""
+
+    if not patterns or not compiles(patterns):  # all at once costs hardly more than one
+        return []
+    hint = {False: "; write it without look-around, or set `prefilter: true`", True: ""}
+    return [
+        Problem(p.id, f"{p.id}: hyperscan refuses it ({reason}){hint[p.prefilter]}")
+        for p in patterns
+        if (reason := compiles([p]))
+    ]
 
 
 def _children(op: object, argument: object) -> list[sre_parser.SubPattern]:
@@ -225,7 +235,7 @@ def slow_patterns(rules: Sequence[Rule], seconds: float = SLOW_SECONDS) -> list[
         theirs.close()
         done = 0
         while done < len(queue):
-            if not ours.poll(seconds * 40 + 5):
+            if not ours.poll(seconds * 8 + 5)  # of wall time on a busy host:
                 slow.append((queue[done], float("inf")))
                 break
             try:
@@ -239,6 +249,19 @@ def slow_patterns(rules: Sequence[Rule], seconds: float = SLOW_SECONDS) -> list[
         child.join()
         queue = queue[done + 1 :]
     return slow
+
+
+def too_slow(pattern: PatternSpec, took: float) -> Problem:
+    """Say why a slow pattern is refused."""
+    spent = "had to be stopped" if took == float("inf") else f"needs {took:.2f} s"
+    return Problem(
+        pattern.id, f"{pattern.id}: {spent} on one hostile line of {HOSTILE_LENGTH} characters; bound its repeats"
+    )
+
+
+def check_file(rule: Rule, others: Sequence[Rule]) -> list[Problem]:
+    """Do all checks of one rule but the one of time."""
+    return [*check_shape(rule), *check_examples(rule, others), *check_green(rule, green_logs())]
 
 
 def _time_all(patterns: Sequence[PatternSpec], answers: Connection) -> None:

@@ -17,8 +17,11 @@ MAX_BYTES = 256 * 1024  # a page, not a database
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_rules(files: Iterable[Path]) -> list[Rule]:
-    """Read all files and check what holds between them: unique pattern ids, known categories in `follows`."""
+def read_rules(files: Iterable[Path], *, refuse_shapes: bool = True) -> list[Rule]:
+    """Read all files and check what holds between them: unique pattern ids, known categories in `follows`.
+
+    A user's pattern of a shape that could hang a scan is refused too, unless the caller looks at shapes itself.
+    """
     rules: list[tuple[Path, Rule]] = [(path, read_rule(path)) for path in files]
     owners: dict[str, Path] = {}
     known = {rule.category for _, rule in rules}
@@ -26,15 +29,20 @@ def read_rules(files: Iterable[Path]) -> list[Rule]:
         for pattern in rule.patterns:
             if pattern.id in owners:
                 raise UsageError(
-                    f"{_place(path, pattern.id)}: pattern {pattern.id} is also in {owners[pattern.id].name}",
+                    f"{place(path, pattern.id)}: pattern {pattern.id} is also in {owners[pattern.id].name}",
                     "give each pattern its own id, since reports name it",
                 )
             owners[pattern.id] = path
         for category in rule.follows:
             if category not in known:
                 raise UsageError(
-                    f"{_place(path, category)}: follows an unknown category {category}", "see `matrix rules list`"
+                    f"{place(path, category)}: follows an unknown category {category}", "see `matrix rules list`"
                 )
+        if refuse_shapes and not is_builtin(path):
+            from matrix.triage.rule_check import check_shape  # noqa: PLC0415 - only where a user's rules are
+
+            for problem in check_shape(rule):
+                raise UsageError(f"{place(path, problem.word)}: {problem.reason}", "see `matrix rules check`")
     return [rule for _, rule in rules]
 
 
@@ -105,7 +113,7 @@ def _line(text: str, loc: list[Any]) -> int:
     return int(line) + 1
 
 
-def _place(path: Path, word: str) -> str:
-    """file:line of the first line that holds `word`."""
+def place(path: Path, word: str) -> str:
+    """Return file:line of the first line that holds `word`."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return f"{path}:{next((n for n, line in enumerate(lines, 1) if word in line), 1)}"
