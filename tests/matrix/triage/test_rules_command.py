@@ -121,7 +121,7 @@ def test_an_example_that_another_rule_claims_is_refused(rules_dir):
 @pytest.mark.parametrize(
     ("data", "where", "reason"),
     [
-        (b"category: [", ":1:", "not YAML"),
+        (b"category: [", ":2:", "not YAML"),
         (b"- a\n- b\n", ":1:", "a rule file is a mapping"),
         (b"category: x\ntitle: \xff\n", ":2:", "not UTF-8"),
         (b"x" * 300_000, "", "a rule file may have"),
