@@ -235,7 +235,7 @@ def slow_patterns(rules: Sequence[Rule], seconds: float = SLOW_SECONDS) -> list[
         theirs.close()
         done = 0
         while done < len(queue):
-            if not ours.poll(seconds * 8 + 5)  # of wall time on a busy host:
+            if not ours.poll(seconds * 8 + 5):  # wall time, also on a busy host
                 slow.append((queue[done], float("inf")))
                 break
             try:
