@@ -18,7 +18,8 @@ from time import process_time
 from matrix.triage.rule_model import MARKER, PatternSpec, Rule
 
 # `re` gives out no tree of its own; these two modules have kept their shape since Python 2 (renamed in 3.11).
-from re import _constants as sre, _parser as sre_parser  # type: ignore[attr-defined]  # isort: skip
+import re._constants as sre  # type: ignore[import-not-found]  # isort: skip
+import re._parser as sre_parser  # type: ignore[import-not-found]  # isort: skip
 
 HOSTILE_LENGTH = 16 * 1024  # characters; the scanner cuts longer lines before it confirms a match
 SLOW_SECONDS = 0.25  # for one hostile line; a sound pattern needs some milliseconds
