@@ -28,7 +28,7 @@ _RUNNER = re.compile(
     rf"|{_TIME} std(?:out|err) [FP] "  # Kubernetes
     r"|\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z ?"  # GitHub Actions, Azure
     r"|\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\] ?"  # Jenkins
-    r"|\[?\d\d:\d\d:\d\d(?:\.\d+)?\]?[ \t]{1,2}(?=\S|$)"  # Jenkins' older timestamps, TeamCity
+    r"|\[\d\d:\d\d:\d\d(?:\.\d+)?\](?:[ \t]|$)|\d\d:\d\d:\d\d(?:\.\d+)?(?:\t|  ?|$)"  # TeamCity, Jenkins' older timestamps
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]+ [\w./-]+\[\d+\]: )?"  # syslog
     r")"
 )

@@ -74,13 +74,16 @@ def classify(line: Line) -> tuple[Kind, float]:
 def loudness(line: Line) -> float:
     """How fatal a line is of which only words speak."""
     body = line.body.strip()
-    if line.level in _QUIET or body[:9].lower().startswith(("warning", "warn:", "note:", "hint:", "deprecat")):
+    if line.level in _QUIET or body[:11].lower().startswith(
+        ("##[warning]", "##[debug]", "warning", "warn:", "note:", "hint:", "deprecat")
+    ):
         return 0.1
     return 0.2 - (0.5 if HANDLED.search(body) or _BENIGN.search(body) else 0.0)
 
 
 _KINDS: tuple[tuple[Kind, re.Pattern[str], float], ...] = (
     ("launcher", LAUNCHER, 0.35),
+    ("exit", re.compile(r"(?:🚨 )?Error: The command (?:exited|was interrupted)|user command error: "), 0.3),
     ("signal", _SHELL_SIGNAL, 0.85),
     ("runner", _RUNNER, 0.8),
     ("crash", _PANIC, 0.9),

@@ -135,7 +135,7 @@ class _Reader:
             before is not None
             and before.body.startswith("=====")
             and after is not None
-            and after.body.startswith("-----")
+            and after.body.startswith(("-----", "Traceback"))
         )
 
     def _section(self, name: str, line: Line) -> None:
@@ -182,6 +182,10 @@ class _Reader:
         if report.failed_end is not None:
             # The session lived on to count its failures: what cut a line off was a worker's end, which its report tells better.
             report.incidents = [i for i in report.incidents if i.kind != "crash" or i.start != i.end]
+        loose = [i for i in report.incidents if i.kind == "exception"]
+        if loose and not self.blocks and self.summary:
+            # The report's headings are cut off: its exception still belongs to the tests that the summary names.
+            loose[0].kind, loose[0].tests = "test", list(failing)
         covered = {t for i in report.incidents for t in i.tests}
         for _, name, message, line in self.summary:
             if name not in covered:
