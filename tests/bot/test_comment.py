@@ -131,7 +131,7 @@ def test_a_template_that_forgets_to_escape_is_stopped():
 
 
 @given(hostile_boards)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_hostile_boards_stay_inert_bounded_and_whole(b):
     text = compose(b, ("en", "zh"))
     assert len(text.encode()) <= LIMIT
@@ -144,7 +144,7 @@ def test_hostile_boards_stay_inert_bounded_and_whole(b):
 
 
 def test_second_parser_sees_only_links_of_ours_and_one_heading(node):
-    texts = [compose(hostile_board(seed, 3), ("en", "zh")) for seed in range(25)]
+    texts = [compose(hostile_board(seed, 3), ("en", "zh")) for seed in range(8)]
     for live in second_opinion(texts):
         assert [x for x in live if not x.startswith("link https://github.com/o/r/x")] == ["heading "]
 
@@ -165,14 +165,14 @@ def test_every_step_of_the_ladder_keeps_the_structure(limits):
 def test_a_huge_run_is_cut_by_detail_and_each_step_is_smaller():
     rows = [
         row(f"job-{i}", findings=(finding(text="修" * 4000, excerpt="修复\n" * 2000),), failing_tests=("t" * 300,) * 9)
-        for i in range(200)
+        for i in range(120)
     ]
     sizes = [len(render(board(*rows), ("en", "zh"), limits).encode()) for limits in LADDER]
     assert sizes == sorted(sizes, reverse=True)
     text = compose(board(*rows), ("en", "zh"))
     assert len(text.encode()) <= LIMIT
     assert "job-0<" in text
-    assert "200 of 203" in text
+    assert "120 of 123" in text
 
 
 def test_evidence_without_text_is_no_empty_code():
