@@ -108,10 +108,11 @@ def check(paths: tuple[Path, ...]) -> None:
     from matrix.triage.rule_file import place, read_rules  # noqa: PLC0415
     from matrix.triage.ruleset import rule_files, user_rules  # noqa: PLC0415
 
-    files = [f for p in (paths or (user_rules(Path.cwd()),)) for f in (sorted(p.glob("*.yaml")) if p.is_dir() else [p])]
-    if not files:
-        where = ", ".join(map(str, paths)) or str(user_rules(Path.cwd()))
-        raise UsageError(f"{where}: no rule files", "start one with `matrix rules new NAME --write`")
+    own_folder = user_rules(Path.cwd())
+    files = [f for p in (paths or (own_folder,)) for f in (sorted(p.glob("*.yaml")) if p.is_dir() else [p])]
+    if not files or not (paths or own_folder.is_dir()):
+        where = ", ".join(map(str, paths)) or "this repository has no rules of its own"
+        raise UsageError(f"{where}: no rule files", "start one with `matrix rules new NAME --write`, or name files")
     given = {f.resolve() for f in files}
     rules = read_rules([f for f in rule_files() if f.resolve() not in given] + files, refuse_shapes=False)
     own = dict(zip(files, rules[-len(files) :], strict=True))
