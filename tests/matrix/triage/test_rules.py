@@ -37,7 +37,9 @@ def test_no_pattern_hits_a_log_of_a_job_that_passed(rule):
     assert [p.reason for p in rule_check.check_green(rule, rule_check.green_logs())] == []
 
 
-def test_no_pattern_is_slow_on_hostile_lines():
+@pytest.mark.soak
+def test_every_pattern_is_quick_on_hostile_lines_and_fit_for_hyperscan():
+    assert rule_check.hyperscan_refuses([p for r in RULES for p in r.patterns]) == []
     assert [(p.id, took) for p, took in rule_check.slow_patterns(RULES)] == []
 
 
