@@ -17,6 +17,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "dsv4.commands.launch",
         "Train on several ranks. dsv4 launch --ranks 8 tiny.yaml --tokens t.safetensors",
     ),
+    "fleet": ("dsv4.commands.fleet", "Train the same configuration in PaddleFleet. dsv4 fleet align8.yaml --dry-run"),
     "align": ("dsv4.commands.align", "Compare a loss record with a reference. dsv4 align run.csv losses_f64.csv"),
     "bisect": (
         "dsv4.commands.bisect",

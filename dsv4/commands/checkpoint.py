@@ -72,3 +72,21 @@ def _tensors(path: Path) -> dict[str, tuple[str, list[int]]]:
         found: Any = f
         slices = {name: found.get_slice(name) for name in found.keys()}  # noqa: SIM118 - it is no mapping
         return {name: (s.get_dtype(), s.get_shape()) for name, s in slices.items()}
+
+
+@command.command()
+@click.argument("path", type=FILE)
+@click.argument("folder", type=FILE)
+@click.option("--files", type=click.IntRange(1, 99999), default=1, show_default=True, help="Files of each group.")
+def reshard(path: Path, folder: Path, files: int) -> int:
+    """Write a checkpoint (of a folder: the newest) again below FOLDER, its tensors dealt whole to so many files.
+
+    Any layout of ranks loads any of them; one file is the form that a single rank writes.
+    """
+    from dsv4.parallel.checkpoint import reshard as write_again  # noqa: PLC0415
+
+    chosen = checkpoint.latest(path)
+    if chosen is None:
+        raise UsageError(f"{path}: no checkpoint in it", "name the folder that --save wrote")
+    click.echo(f"{write_again(chosen, folder, files)}: written from {chosen}")
+    return 0

@@ -8,6 +8,7 @@ and a rank that only lost a peer says so by its exit code.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -139,6 +140,8 @@ class _Job:
                     preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call; this process has no other thread yet
                 )
             self._ranks.append(Rank(number, process, log))
+        pids = {str(r.number): r.process.pid for r in self._ranks}
+        (self._log_dir / "ranks.json").write_text(json.dumps(pids) + "\n")  # for whoever wants to look at a rank
         self._echo = threading.Thread(target=self._show, args=(self._ranks[0].log,))
         self._echo.start()
 

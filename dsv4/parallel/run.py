@@ -96,10 +96,7 @@ def lost_peer(rank: int, error: RuntimeError) -> LostPeerError | None:
     if not any(sign in text for sign in signs):
         return None
     first = next((line.strip() for line in text.splitlines() if any(sign in line for sign in signs)), "")
-    return LostPeerError(
-        f"rank {rank} lost a peer, TIMEOUT self_rank {rank}: {first}",
-        "another rank failed before this one: see its log",
-    )
+    return LostPeerError(f"rank {rank} lost a peer: {first}")
 
 
 def _run(config: RunConfig, options: RunOptions, job: Job, place: Place) -> ParallelTrainer:

@@ -20,12 +20,17 @@ SMALL = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def small(tmp_path):
-    """A configuration that trains in a moment, and tokens for ten steps: paths of both."""
-    config, tokens = tmp_path / "small.json", tmp_path / "tokens.safetensors"
+def small_run(folder):
+    """Write the configuration and tokens of `small` to a folder."""
+    config, tokens = folder / "small.json", folder / "tokens.safetensors"
     config.write_text(json.dumps(SMALL, indent=1))
     ids = np.random.default_rng(3).integers(0, 32, (20, 2, 17)).astype(np.int32)
     mask = np.random.default_rng(4).integers(0, 2, (20, 2, 16)).astype(np.int32)
     save_file({"tokens": ids, "loss_mask": mask}, tokens)
     return config, tokens
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A configuration that trains in a moment, and tokens for ten steps: paths of both."""
+    return small_run(tmp_path)

@@ -1,19 +1,23 @@
 """Every layout, on real processes, gives the losses of Megatron's one-rank run."""
 
 import csv
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from dsv4 import checkpoint
 from dsv4.align.compare import compare
 from dsv4.align.record import read_record
 from dsv4.run import RunOptions, run_training
 from dsv4.run_config import load_run_config
-from tests.dsv4.conftest import REFERENCE
+from tests.dsv4.conftest import REFERENCE, small_run
 from tests.dsv4.parallel.jobs import FILES, column, reference, reference_run, run_job
 
-STEPS = 5
+STEPS = 3
 TWO = {
     "ep2": ("expert_parallel=2",),
     "dp2-rows": ("data_parallel=2", "data_split=rows", "sharding=1"),
@@ -38,37 +42,118 @@ def single(tmp_path_factory):
     return column(folder / "one.jsonl", "grad_norm")
 
 
-@pytest.mark.parametrize("ranks", LAYOUTS)
-def test_losses_equal_megatron_to_the_bit_and_the_norm_that_of_one_rank(tmp_path, ranks, single):
-    runs = [reference_run(tmp_path, name, STEPS, *settings) for name, settings in LAYOUTS[ranks].items()]
-    run_job(tmp_path, "job", ranks, runs)
+def runs_of(folder, ranks, steps):
+    return [reference_run(folder, name, steps, *settings) for name, settings in LAYOUTS[ranks].items()]
+
+
+def assert_equals_megatron(folder, ranks, steps):
     for name in LAYOUTS[ranks]:
-        comparison = compare(read_record(tmp_path / f"{name}.csv"), reference(steps=STEPS))
+        comparison = compare(read_record(folder / f"{name}.csv"), reference(steps=steps))
         assert comparison.equal, (name, comparison)
-        norms = column(tmp_path / f"{name}.jsonl", "grad_norm")
-        np.testing.assert_allclose(norms, single, rtol=1e-12, err_msg=name)
-    if ranks == 2:
-        check_rank_records(tmp_path)
 
 
-def check_rank_records(folder):
-    """Rows of one rank are its own losses; their mean is that of the micro-batch."""
-    merged = {(r.step, r.micro): r for r in read_record(folder / "dp2-rows.csv").rows}
+def assert_norms(folder, ranks, expected):
+    for name in LAYOUTS[ranks]:
+        np.testing.assert_allclose(column(folder / f"{name}.jsonl", "grad_norm"), expected, rtol=1e-12, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """All runs on two ranks, in one job."""
+    folder = tmp_path_factory.mktemp("two")
+    config, tokens = small_run(folder)
+    masked = {"config": str(config), "settings": [*MASKED, "data_parallel=2", "data_split=rows"],
+              "options": {"tokens": str(tokens), "record": str(folder / "masked.csv")}}  # fmt: skip
+    own = reference_run(folder, "own", 2, "data_parallel=2", "data_split=own")
+    scaled = reference_run(folder, "scaled", 2, "data_parallel=2", "data_split=micros", "indexer_loss_accumulate=mean")
+    return run_job(folder, "job", 2, [*runs_of(folder, 2, STEPS), masked, own, scaled])
+
+
+MASKED = ("loss_mask=true", "steps=3")
+
+
+def test_two_ranks_give_megatrons_losses_to_the_bit_and_the_norm_of_one_rank(two_ranks, single):
+    assert_equals_megatron(two_ranks, 2, STEPS)
+    assert_norms(two_ranks, 2, single)
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_more_ranks_give_megatrons_losses_to_the_bit_and_the_norm_of_one_rank(tmp_path, ranks, single):
+    run_job(tmp_path, "job", ranks, runs_of(tmp_path, ranks, STEPS))
+    assert_equals_megatron(tmp_path, ranks, STEPS)
+    assert_norms(tmp_path, ranks, single)
+
+
+def test_rows_of_one_rank_are_its_own_losses_and_their_mean_stands_beside_them(two_ranks):
+    merged = {(r.step, r.micro): r for r in read_record(two_ranks / "dp2-rows.csv").rows}
     means = {key: [] for key in merged}
     for rank in (0, 1):
-        with (folder / f"dp2-rows.rank{rank}.csv").open() as file:
+        with (two_ranks / f"dp2-rows.rank{rank}.csv").open() as file:
             for cells in csv.DictReader(file):
                 key = int(cells["step"]), int(cells["micro"])
                 assert cells["rank"] == str(rank)
-                assert float(cells["reduced_main_loss"]) == merged[key].main
+                assert float(cells["reduced_main_loss"]) == pytest.approx(merged[key].main, rel=1e-15)
                 means[key].append(float(cells["main_loss"]))
     assert all(np.mean(v) == pytest.approx(merged[k].main, rel=1e-15) and v[0] != v[1] for k, v in means.items())
-    # Whole micro-batches: what a rank computed is what is recorded.
-    merged = {(r.step, r.micro): r.main for r in read_record(folder / "dp2-micros.csv").rows}
+
+
+def test_a_whole_micro_batch_is_recorded_as_its_rank_computed_it(two_ranks):
+    merged = {(r.step, r.micro): r.main for r in read_record(two_ranks / "dp2-micros.csv").rows}
     for rank in (0, 1):
-        own = read_record(folder / f"dp2-micros.rank{rank}.csv").rows
+        own = read_record(two_ranks / f"dp2-micros.rank{rank}.csv").rows
         assert [r.micro for r in own] == [rank] * STEPS
         assert all(r.main == merged[r.step, r.micro] for r in own)
+
+
+def test_rows_with_unequal_masks_are_weighed_as_on_one_rank(two_ranks):
+    config, tokens = two_ranks / "small.json", two_ranks / "tokens.safetensors"
+    run_training(load_run_config(config, MASKED), RunOptions(tokens=tokens, record=two_ranks / "masked-one.csv"))
+    assert_close(read_record(two_ranks / "masked.csv"), read_record(two_ranks / "masked-one.csv"))
+
+
+def test_own_data_give_the_mean_over_ranks_of_megatrons_undivided_indexer_loss(two_ranks):
+    """That is one rank with as many micro-batches as all have, and the indexer's coefficient divided by the ranks."""
+    settings = ("steps=2", "accumulate=4", "indexer_loss_coeff=0.005")
+    config = load_run_config(REFERENCE / "tiny_config.json", settings)
+    run_training(config, RunOptions(**FILES, record=two_ranks / "own-one.csv"))
+    assert_close(read_record(two_ranks / "own.csv"), read_record(two_ranks / "own-one.csv"))
+
+
+def test_a_divided_indexer_loss_is_divided_alike_on_ranks(two_ranks):
+    expected = reference("losses_f64_indexer_scaled.csv", 2)
+    assert compare(read_record(two_ranks / "scaled.csv"), expected).equal
+
+
+def assert_close(record, expected):
+    for row, want in zip(record.rows, expected.rows, strict=True):
+        assert row.key == want.key
+        assert (row.main, row.mtp) == pytest.approx((want.main, want.mtp), rel=1e-12)
+
+
+@pytest.mark.align
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("ranks", LAYOUTS)
+def test_hundred_steps_of_every_layout_equal_megatron(tmp_path, ranks):
+    config = load_run_config(REFERENCE / "tiny_config.json")
+    run_training(config, RunOptions(**FILES, metrics=tmp_path / "one.jsonl"))
+    run_job(tmp_path, "job", ranks, runs_of(tmp_path, ranks, 100))
+    assert_equals_megatron(tmp_path, ranks, 100)
+    assert_norms(tmp_path, ranks, column(tmp_path / "one.jsonl", "grad_norm"))
+
+
+@pytest.mark.align
+@pytest.mark.timeout(3000)
+def test_a_checkpoint_of_step_37_by_four_ranks_goes_on_to_megatrons_end_on_two_and_on_one(tmp_path):
+    save = {"save": tmp_path / "ck"}
+    run_job(tmp_path, "four", 4, [reference_run(tmp_path, "run", 37, "expert_parallel=4", **save)])
+    start = tmp_path / "ck" / "step-00000037"
+    copy = (tmp_path / "run.csv").read_bytes()
+    run_job(tmp_path, "two", 2, [reference_run(tmp_path, "run", 100, "expert_parallel=2", resume=start)])
+    assert compare(read_record(tmp_path / "run.csv"), reference()).equal
+    (tmp_path / "one.csv").write_bytes(copy)
+    config = load_run_config(REFERENCE / "tiny_config.json")
+    run_training(config, RunOptions(**FILES, record=tmp_path / "one.csv", resume=start))
+    assert compare(read_record(tmp_path / "one.csv"), reference()).equal
 
 
 def test_a_checkpoint_of_four_ranks_resumes_on_two_and_on_one(tmp_path):
@@ -86,3 +171,33 @@ def test_a_checkpoint_of_four_ranks_resumes_on_two_and_on_one(tmp_path):
     one, four = (checkpoint.read(p) for p in (tmp_path / "one" / "step-00000005", path))
     for group in ("model", "optimizer"):
         assert {n: a.shape for n, a in one.groups[group].items()} == {n: a.shape for n, a in four.groups[group].items()}
+
+
+def test_the_original_runs_layout_trains_at_reduced_width_on_eight_ranks(tmp_path):
+    """Experts over eight ranks with data of their own each, AdamW, cosine, no clip, bfloat16 values."""
+    ids = np.random.default_rng(5).integers(0, 256, (64, 2, 257)).astype(np.int32)
+    save_file({"tokens": ids}, tmp_path / "tokens.safetensors")
+    run = {
+        "config": str(REFERENCE.parents[3] / "examples" / "dsv4-align-8" / "reduced.yaml"),
+        "settings": ["steps=2"],
+        "options": {"tokens": str(tmp_path / "tokens.safetensors"), "record": str(tmp_path / "run.csv")},
+    }
+    run_job(tmp_path, "job", 8, [run])
+    rows = read_record(tmp_path / "run.csv").rows
+    assert [(r.step, r.micro) for r in rows] == [(s, m) for s in (1, 2) for m in range(16)]
+    ranks = [read_record(tmp_path / f"run.rank{r}.csv").rows for r in range(8)]
+    assert all([row.micro for row in own] == [r, r + 8] * 2 for r, own in enumerate(ranks))
+    first, second = (np.mean([r.main for r in rows if r.step == s]) for s in (1, 2))
+    assert first == pytest.approx(np.log(256), rel=0.02)
+    assert second < first
+
+
+def test_paddles_own_launcher_starts_the_same_job(small, tmp_path):
+    config, tokens = small
+    launcher = [sys.executable, "-W", "ignore", "-m", "paddle.distributed.launch", "--nproc_per_node", "2"]
+    launcher += ["--log_dir", tmp_path / "logs", Path(sys.executable).with_name("dsv4"), "train", config, "--set"]
+    launcher += ["expert_parallel=2", "--tokens", tokens, "--record", tmp_path / "two.csv"]
+    done = subprocess.run([str(a) for a in launcher], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run_training(load_run_config(config), RunOptions(tokens=tokens, record=tmp_path / "one.csv"))
+    assert_close(read_record(tmp_path / "two.csv"), read_record(tmp_path / "one.csv"))
