@@ -39,6 +39,11 @@ class Plan:
 @click.command("plan")
 @job_options
 @click.option("--host", "host_name", metavar="NAME", help="Plan for this host of the hosts file.")
+@click.option(
+    "--engine", type=click.Choice(["local", "slurm", "actions"]), default="local", show_default=True,
+    help="For whom: this host, a Slurm cluster, or the matrix of a GitHub Actions workflow (JSON).",
+)  # fmt: skip
+@click.option("--github-output", is_flag=True, help="With --engine actions: add each matrix to $GITHUB_OUTPUT too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (schema plan/1).")
 def command(
     args: tuple[str, ...],
@@ -48,12 +53,23 @@ def command(
     handoffs: tuple[str, ...],
     cards: str | None,
     host_name: str | None,
+    engine: str,
+    github_output: bool,
     as_json: bool,
 ) -> None:
     """Show what would run, on which cards, in which order, and why.
 
     Example: matrix plan --changed-since origin/main --cards 8
     """
+    if engine != "local":
+        from matrix.commands import plan_elsewhere  # noqa: PLC0415 -- only where it is wanted
+
+        chosen = choose(args, only, tags, changed_since, handoffs)
+        if engine == "slurm":
+            plan_elsewhere.for_slurm(chosen, as_json=as_json)
+        else:
+            plan_elsewhere.for_actions(chosen, github_output=github_output)
+        return
     here = site(cards)
     # Real cards of a laptop say nothing about where the matrix is meant to run; a named site does.
     hosts = here.hosts if cards or here.source.endswith((".yaml", ".yml")) else None

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from matrix.errors import UsageError
 from matrix.spec.complain import sentence
 from matrix.spec.document import parse
-from matrix.spec.fields import Line, Short, Size
+from matrix.spec.fields import Line, OneOrMany, Short, Size
 from matrix.spec.job import Cards
 from matrix.spec.problems import Problem, SpecError, show_path
 
@@ -43,6 +43,7 @@ class Host:
     cards: tuple[Card, ...] = ()
     memory: int | None = None  # bytes
     cpu_jobs: int | None = None  # jobs without cards at the same time
+    labels: tuple[str, ...] = ()  # of the GitHub Actions runners on it
 
     def suited(self, model: str | None) -> tuple[Card, ...]:
         """Cards of a model, or all."""
@@ -81,6 +82,7 @@ class _HostSpec(BaseModel):
     model: Line | None = None
     memory: Size | None = None
     cpu_jobs: int | None = Field(None, ge=1)
+    labels: Annotated[list[Line], OneOrMany()] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _one_model(self) -> _HostSpec:
@@ -138,4 +140,10 @@ def read_hosts(path: Path) -> list[Host]:
 
 def _host(name: str, spec: _HostSpec) -> Host:
     models = [group.model or spec.model for group in spec.cards for _ in range(group.count)]
-    return Host(name, tuple(Card(str(i), model) for i, model in enumerate(models)), spec.memory, spec.cpu_jobs)
+    return Host(
+        name,
+        tuple(Card(str(i), model) for i, model in enumerate(models)),
+        spec.memory,
+        spec.cpu_jobs,
+        tuple(spec.labels),
+    )

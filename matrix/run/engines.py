@@ -35,7 +35,7 @@ def check(name: str, cards: str | None, jobs: Sequence[Job]) -> None:
         return
     if cards is not None:
         raise UsageError("--cards together with --engine slurm: the cluster knows its cards", "leave one of them out")
-    nodes = _nodes()
+    nodes = slurm_nodes()
     for job in jobs:
         fit(job.name, job.cards, job.nodes, nodes)
 
@@ -43,7 +43,7 @@ def check(name: str, cards: str | None, jobs: Sequence[Job]) -> None:
 def make(name: str, cards: str | None, jobs: Sequence[Job]) -> Engine:
     """Make the engine of a run."""
     if name == "slurm":
-        return SlurmEngine(_nodes(), pace=_pace())
+        return SlurmEngine(slurm_nodes(), pace=_pace())
     return LocalEngine(find_cards(cards, jobs), owns_process=True)
 
 
@@ -52,7 +52,13 @@ def adopts(name: str, scratch: Path) -> bool:
     return name == "slurm" and scratch.is_dir()
 
 
-def _nodes() -> list[Node]:
+def slurm_nodes() -> list[Node]:
+    """Return the nodes of the cluster.
+
+    Raises:
+        ToolError: the controller does not answer.
+
+    """
     until = time.monotonic() + _PATIENCE
     while True:
         try:

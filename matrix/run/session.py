@@ -183,7 +183,7 @@ def _follow(session: Session, show: Show) -> None:
         engine.close()
     _keep_times(pending, place)
     _compare_shards(session, pending, place)
-    _report(session)
+    report(session)
 
 
 async def _run(runner: Runner) -> None:
@@ -200,7 +200,7 @@ async def _run(runner: Runner) -> None:
     await runner.run()
 
 
-def _report(session: Session) -> None:
+def report(session: Session) -> None:
     """Give failures their verdicts, remember the run, and write its reports."""
     # Loaded only now: a run should not begin by loading what it needs at its end.
     from matrix.report import html, junit  # noqa: PLC0415

@@ -77,6 +77,10 @@ def _own_address() -> str:
     return node or socket.gethostname()
 
 
+class NoCards(Exception):  # noqa: N818 -- of this node: another may do better
+    """Slurm gave other cards than were asked for: a restarted controller does, before its nodes have spoken to it."""
+
+
 class Agent:
     """One node's part of one attempt."""
 
@@ -103,6 +107,8 @@ class Agent:
                 out = await self.attempt(engine, launch)
             finally:
                 engine.close()
+        except NoCards as e:
+            out = Outcome("lost", None, None, started, time.time(), problem=f"{self.node}: {e}", moved=True)
         except (MatrixError, OSError) as e:
             out = Outcome("lost", None, None, started, time.time(), problem=f"{self.node}: {e}")
         if self.several and (out.exit_code != 0 or out.why != "exit"):
@@ -179,7 +185,7 @@ def allocated(count: int, node: str, model: str, env: Mapping[str, str]) -> tupl
     """Return the cards that Slurm gave to this job on this node, by uuid where a driver can tell.
 
     Raises:
-        MatrixError: the driver does not see what Slurm gave.
+        NoCards: the driver does not see what Slurm gave, or Slurm gave too few.
 
     """
     if not count:
@@ -189,12 +195,12 @@ def allocated(count: int, node: str, model: str, env: Mapping[str, str]) -> tupl
         found = gpus.discover()
         if len(found.cards) < count:
             why = found.problem or f"the driver shows {len(found.cards)}"
-            raise MatrixError(f"Slurm gave {count} cards, and {why}")
+            raise NoCards(f"Slurm gave {count} cards, and {why}")
         return found.cards[:count]
     # Without a driver: the number of the device file, which no cgroup counts anew, on this node.
     numbers = [w for w in (env.get("SLURM_STEP_GPUS") or env.get("SLURM_JOB_GPUS") or "").split(",") if w]
     if len(numbers) < count or len(visible) < count:
-        raise MatrixError(f"Slurm gave cards {','.join(numbers) or 'none'} where {count} were asked for")
+        raise NoCards(f"Slurm gave cards {','.join(numbers) or 'none'} where {count} were asked for")
     pairs = zip(numbers[:count], visible[:count], strict=True)
     return tuple(Card(f"{node}-{number}", int(index), model or gpus.PRETENDED) for number, index in pairs)
 

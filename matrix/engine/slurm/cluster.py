@@ -182,7 +182,7 @@ class Cluster:
         if child.returncode == 0:
             return out.decode(errors="replace")
         said = (err.decode(errors="replace").strip() or f"exit code {child.returncode}").splitlines()
-        text = said[-1]
+        text = "; ".join(re.sub(r"^\w+: (error|fatal): ", "", line.strip()) for line in said[-2:])
         if is_transient(" ".join(said)):
             raise Away(text)
         raise Refused(text)

@@ -70,10 +70,17 @@ class SlurmEngine:
         return run
 
     async def _look(self) -> None:
-        """Look at files often and at the queue now and then, for as long as anything runs."""
+        """Look at files often and at the queue now and then, for as long as anything runs.
+
+        The one never waits for the other: while the controller restarts, squeue takes a minute to say so.
+        """
+        asked: asyncio.Task[None] | None = None
         while self._runs:
-            await self._queue.refresh([run.id for run in self._runs if run.id])
+            if asked is None or asked.done():
+                asked = asyncio.create_task(self._queue.refresh([run.id for run in self._runs if run.id]))
             for run in self._runs:
                 run.look()
             self._runs = {run for run in self._runs if not run.over}
             await asyncio.sleep(self._queue.pace.files)
+        if asked is not None:
+            asked.cancel()
