@@ -44,3 +44,21 @@ def test_inspect_shows_the_newest(folder):
 @pytest.mark.parametrize("verb", ["verify", "inspect"])
 def test_a_folder_without_checkpoints_is_an_error(tmp_path, verb):
     assert isinstance(run(verb, tmp_path / "none").exception, UsageError)
+
+
+def test_reshard_writes_the_same_tensors_to_as_many_files_as_asked(folder, tmp_path):
+    arrays = {f"w{i}": np.full((i + 1, 3), float(i)) for i in range(7)}
+    source = checkpoint.write(folder, 3, {"model": arrays, "optimizer": {"w1/momentum": arrays["w1"]}}, {"seed": 1})
+    assert run("reshard", source, tmp_path / "three", "--files", 3).return_value == 0
+    path = tmp_path / "three" / "step-00000003"
+    assert sorted(p.name for p in path.glob("model-*")) == [f"model-{i:05d}-of-00003.safetensors" for i in (1, 2, 3)]
+    assert run("verify", path).return_value == 0
+    assert run("reshard", path, tmp_path / "one").return_value == 0
+    again, first = (checkpoint.read(p) for p in (tmp_path / "one" / "step-00000003", source))
+    assert (again.step, again.state) == (first.step, first.state)
+    for group in ("model", "optimizer"):
+        assert again.groups[group].keys() == first.groups[group].keys()
+        assert all(np.array_equal(again.groups[group][n], a) for n, a in first.groups[group].items())
+    one, written = (sorted(p.name for p in q.iterdir()) for q in (tmp_path / "one" / "step-00000003", source))
+    assert one == written
+    assert isinstance(run("reshard", path, tmp_path / "one").exception, UsageError)
