@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "flaky": ("matrix.commands.flaky", "Tests that fail now and then: matrix flaky probe tests/test_a.py::test_b"),
     "run-job": ("matrix.commands.run_job", "Run one job as a cell of a workflow: matrix run-job qwen-sft --out cell"),
     "merge": ("matrix.commands.merge", "Merge the runs of many runners into one: matrix merge downloaded/ -o merged"),
+    "serve": ("matrix.commands.serve", "Serve the page of runs, cards, logs and losses: matrix serve"),
     "show": ("matrix.commands.show", "Show runs, a run or a job: matrix show last qwen-sft"),
     "baseline": ("matrix.commands.baseline", "Propose a new baseline: matrix baseline update qwen-sft --from last"),
     "prune": ("matrix.commands.prune", "Remove old runs: matrix prune --older 14d --dry-run"),

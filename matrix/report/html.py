@@ -7,12 +7,12 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from matrix.files import replace
 from matrix.records import RunRecord
-from matrix.report import text
+from matrix.report import svg, text
 from matrix.report.view import cards, took, view, why
 
 NAME = "report.html"
@@ -27,7 +27,8 @@ def write(run: RunRecord, folder: Path) -> Path:
 
 def render(run: RunRecord, folder: Path) -> str:
     """Return the page as text. Everything that comes from the run is escaped."""
-    return _environment().get_template("report.html.j2").render(view=view(run, folder), run=run)
+    pictures = {"timeline": svg.timeline(run), "graph": svg.graph(run)}
+    return environment().get_template("report.html.j2").render(view=view(run, folder), run=run, **pictures)
 
 
 def _link(path: str) -> str:
@@ -40,9 +41,10 @@ def _prose(value: str) -> Markup:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("matrix.report"),
+def environment(*more: BaseLoader) -> Environment:
+    """Return the environment of templates: the reports', and those that `more` finds."""
+    made = Environment(
+        loader=ChoiceLoader([*more, PackageLoader("matrix.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -50,11 +52,11 @@ def _environment() -> Environment:
         # Whatever is printed goes through here first, so that no control character reaches the page.
         finalize=lambda value: text.plain(value) if type(value) is str else value,
     )
-    environment.filters |= {
+    made.filters |= {
         "link": _link,
         "prose": _prose,
         "duration": text.duration,
         "size": text.size,
     }
-    environment.globals |= {"took": took, "why": why, "cards": cards, "count": text.count}
-    return environment
+    made.globals |= {"took": took, "why": why, "cards": cards, "count": text.count}
+    return made

@@ -36,8 +36,6 @@ class Jobs:
         except MatrixError as e:
             raise pytest.UsageError(f"{e.message}; {e.advice}" if e.advice else e.message) from None
         wanted = f"{self.spec}::{selected}" if selected else str(self.spec)
-        if hasattr(config, "workerinput"):
-            return  # the controller has said what is collected
         named = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else []
         here = {str(self.spec), self.spec.name}
         config.args = [*named, *([] if any(a.split("::")[0] in here for a in named) else [wanted])]

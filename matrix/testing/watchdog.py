@@ -48,7 +48,7 @@ def main() -> None:
             deadline, killing = time.monotonic() + GRACE, True
         else:
             _say(hang)
-            process.kill_all(lambda: process.descendants([pid], process.table()), _KILL_LIMIT)
+            process.kill_all(lambda: _below(pid), _KILL_LIMIT)
             process.send(watched, signal.SIGKILL)
             return
 
@@ -56,9 +56,9 @@ def main() -> None:
 def _stacks(watched: process.Process, own: str, py_spy: str | None) -> str:
     """Collect the stacks of the process, and of the Python processes that it started."""
     found: list[str] = []
-    ours = os.getpid()
-    below = [p for p in process.descendants([watched.pid], process.table()) if p.pid != ours]
-    stacks.dump(lambda: [watched, *below], "", py_spy, _STACKS_LIMIT, lambda text: found.append(str(text)))
+    stacks.dump(
+        lambda: [watched, *_below(watched.pid)], "", py_spy, _STACKS_LIMIT, lambda text: found.append(str(text))
+    )
     if not any(str(watched.pid) in text and "no Python stacks" not in text for text in found):
         before = _size(own)
         process.send(watched, stacks.SIGNAL)
@@ -70,6 +70,11 @@ def _stacks(watched: process.Process, own: str, py_spy: str | None) -> str:
             f.seek(before)
             found.insert(0, f.read().decode(errors="replace"))
     return "\n".join(found)
+
+
+def _below(pid: int) -> list[process.Process]:
+    """List what the watched process has started, but for this process, which it has started too."""
+    return [p for p in process.descendants([pid], process.table()) if p.pid != os.getpid()]
 
 
 def _size(path: str) -> int:

@@ -6,25 +6,23 @@ TESTS = """\
 import json, os, subprocess, sys, time
 import pytest
 
-@pytest.fixture(autouse=True)
-def note(request):
+def hold(seconds):
     before = time.time()
-    yield
-    if os.environ.get("CUDA_VISIBLE_DEVICES"):
-        with open("notes", "a") as f:
-            f.write(json.dumps([before, time.time(), os.environ["CUDA_VISIBLE_DEVICES"].split(",")]) + "\\n")
+    time.sleep(seconds)
+    with open("notes", "a") as f:
+        f.write(json.dumps([before, time.time(), os.environ["CUDA_VISIBLE_DEVICES"].split(",")]) + "\\n")
 
 @pytest.mark.cards(2)
 @pytest.mark.parametrize("n", range(4))
 def test_two(n):
     assert len(os.environ["CUDA_VISIBLE_DEVICES"].split(",")) == 2
-    time.sleep(0.1)
+    hold(0.1)
 
 @pytest.mark.parametrize("n", range(6))
 def test_one(cards, n):
     (card,) = cards(1)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == card.visible
-    time.sleep(0.05)
+    hold(0.05)
 
 def test_none():
     assert "CUDA_VISIBLE_DEVICES" not in os.environ

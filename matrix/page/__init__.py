@@ -1,0 +1,1 @@
+"""The page: runs, logs, losses and what is remembered over many runs. Reads only."""
