@@ -103,7 +103,10 @@ JobCompLoc=$data/slurm/log/jobcomp.log
 SlurmdParameters=config_overrides
 NodeName=gpu1 NodeHostname=localhost NodeAddr=127.0.0.1 Port=${ports[1]} CPUs=16 RealMemory=8000 Gres=gpu:H20:4 State=UNKNOWN
 NodeName=gpu2 NodeHostname=localhost NodeAddr=127.0.0.1 Port=${ports[2]} CPUs=16 RealMemory=8000 Gres=gpu:H20:4 State=UNKNOWN
-PartitionName=gpu Nodes=gpu1,gpu2 Default=YES MaxTime=60 State=UP OverSubscribe=NO
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=gpu Nodes=gpu1,gpu2 Default=YES MaxTime=60 State=UP OverSubscribe=NO PriorityTier=1
+PartitionName=urgent Nodes=gpu1,gpu2 MaxTime=60 State=UP OverSubscribe=NO PriorityTier=9
 CONF
   cat >"$data/slurm/gres.conf" <<CONF
 NodeName=gpu1 Name=gpu Type=H20 File=/dev/fakegpu[0-3]
@@ -115,7 +118,7 @@ CONF
   slurmd -N gpu1
   slurmd -N gpu2
   for _ in $(seq 60); do
-    [ "$(sinfo -h -o '%D %T' 2>/dev/null)" = "2 idle" ] && break
+    [ "$(sinfo -h -p gpu -o '%D %T' 2>/dev/null)" = "2 idle" ] && break
     sleep 0.5
   done
   {

@@ -176,9 +176,11 @@ class Cluster:
         try:
             out, err = await asyncio.wait_for(child.communicate(stdin.encode()), _LIMIT)
         except TimeoutError:
-            child.kill()
-            await child.wait()
             raise Away(f"{command[0]} did not answer within {_LIMIT:.0f} s") from None
+        finally:
+            if child.returncode is None:  # too late, or nobody wants to know any more
+                child.kill()
+                await child.wait()
         if child.returncode == 0:
             return out.decode(errors="replace")
         said = (err.decode(errors="replace").strip() or f"exit code {child.returncode}").splitlines()

@@ -93,6 +93,7 @@ def test_a_run_outlives_its_runner_and_the_controller(slurm):  # noqa: F811
     assert "done" in slurm.log("long")
 
 
+@pytest.mark.soak
 def test_jobs_are_submitted_once_the_controller_is_back(slurm):  # noqa: F811
     slurm.matrix({
         "first": {"command": "echo 1 > up; sleep 4; echo y > y", "produces": {"name": "y", "path": "y", "kind": "files"}},
@@ -175,6 +176,27 @@ def test_a_job_whose_node_is_lost_is_started_again_and_leaves_nothing_behind(slu
     assert slurm.living_children() == []
 
 
+@pytest.mark.soak
+def test_a_preempted_job_is_started_again_and_needs_no_retry(slurm):  # noqa: F811
+    slurm.matrix({
+        f"wide{i}": {"command": CHILDREN + 'if [ "$MATRIX_ATTEMPT" = 1 ]; then sleep 600; fi', "cards": 4} for i in (1, 2)
+    })  # fmt: skip
+    run = slurm.start()
+    wait_for(lambda: len(slurm.lines("children")) == 6)
+    urgent = ["sbatch", "--partition=urgent", "--gres=gpu:H20:4", "--output=/dev/null", "--wrap=sleep 2"]
+    for _ in range(2):
+        subprocess.run(urgent, check=True, capture_output=True)
+    said, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    for name in ("wide1", "wide2"):
+        first, second = slurm.job(name)["attempts"]
+        assert (first["status"], second["status"]) == ("error", "passed")
+        assert "preempted" in first["causes"][0]["text"]
+    assert slurm.living_children() == []
+    assert slurm.lines("shared") == []
+
+
+@pytest.mark.soak
 def test_ctrl_c_ends_what_runs_and_takes_what_waits_out_of_the_queue(slurm):  # noqa: F811
     jobs = {f"wide{i}": {"command": CHILDREN + "sleep 600", "cards": 4} for i in range(3)}
     slurm.matrix(jobs)
@@ -190,6 +212,7 @@ def test_ctrl_c_ends_what_runs_and_takes_what_waits_out_of_the_queue(slurm):  # 
     assert slurm.record()["id"] not in queue
 
 
+@pytest.mark.soak
 def test_when_slurm_kills_everything_at_once_nothing_is_left(slurm):  # noqa: F811
     slurm.matrix({"job": {"command": CHILDREN + "sleep 600", "cards": 1}})
     run = slurm.start()
@@ -241,6 +264,7 @@ def test_a_job_on_two_nodes_trains_with_two_processes_on_each(slurm):  # noqa: F
     assert len(finals) == 1, "all four processes hold the same weights after the last step"
 
 
+@pytest.mark.soak
 def test_when_one_node_of_two_fails_the_other_is_ended_and_the_first_is_the_cause(slurm):  # noqa: F811
     command = CHILDREN + 'if [ $NODE_RANK = 1 ]; then echo "ValueError: bad shard" >&2; exit 7; else sleep 600; fi'
     slurm.matrix({"job": {"command": command, "cards": 8, "nodes": 2}})
