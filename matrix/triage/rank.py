@@ -165,14 +165,15 @@ def _upstream(root: Found, reach: list[Found], rules: RuleSet) -> Found:
         incident = found.incident
         if at.incident.start - incident.end > 40:
             break
-        if incident.stream not in {"", root.incident.stream}:
-            continue
+        if root.incident.stream and incident.stream not in {"", root.incident.stream}:
+            continue  # a line without a prefix may be any rank's
         clear = incident.fatal >= 0.6 and incident.kind in {"tool", "crash", "signal", "exception"}
         # A rule that names `at` and says of no such upstream stands: what was printed before it was then its own affair.
         open_question = at.pattern is None or at.category == found.category or at.incident.kind == "signal"
         named = found.named and open_question
         own = clear and (named or incident.kind == "crash") and not PEER.search(incident.body)
-        if own or found.category in rules.follows(at.category):
+        earlier = at is not root and found.category == at.category  # the first time that it was said
+        if own or earlier or found.category in rules.follows(at.category):
             at = found
     return at
 

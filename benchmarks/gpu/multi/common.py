@@ -1,6 +1,6 @@
-"""What the multi-card jobs share: NCCL where there is a card a rank, gloo on the CPU, so that they can be tried without cards."""
+"""What the multi-card jobs share: NCCL where there is a card a rank, else gloo on the CPU."""
 
-import datetime
+import datetime as dt
 import os
 
 import torch
@@ -14,5 +14,5 @@ def begin(timeout_s=60):
     device = torch.device(f"cuda:{rank}" if cards else "cpu")
     if cards:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if cards else "gloo", timeout=datetime.timedelta(seconds=timeout_s))
+    dist.init_process_group("nccl" if cards else "gloo", timeout=dt.timedelta(seconds=timeout_s))
     return rank, device

@@ -1,6 +1,6 @@
 """Sharded training with a distributed checkpoint: train_fsdp.py --save DIR [--load DIR] [--abort]
 
---abort leaves a thread running that is joined nowhere: std::terminate in teardown, after training and checkpoint are done.
+--abort leaves a thread running that nobody joins: std::terminate in teardown, after training and checkpoint.
 """
 
 import argparse
@@ -48,7 +48,7 @@ if args.abort and rank == 1:
     folder = Path(tempfile.mkdtemp())
     (folder / "t.cpp").write_text(
         "#include <thread>\n#include <chrono>\nstatic std::thread worker;\n"
-        'extern "C" void start() { worker = std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }); }\n'
+        'extern "C" void start() { worker = std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }); }\n'  # noqa: E501
     )
     subprocess.run(["g++", "-shared", "-fPIC", "-pthread", "-o", folder / "t.so", folder / "t.cpp"], check=True)
     ctypes.CDLL(str(folder / "t.so")).start()
