@@ -52,7 +52,10 @@ _RUNNER = re.compile(
     r"(?:##\[error\]|Error: |::error[^:]*::)?.*\b(?:operation was cancell?ed|has timed out after|exceeded the maximum execution time|lost communication|shutdown signal|Build timed out|job was cancell?ed)",
     re.IGNORECASE,
 )
-_BENIGN = re.compile(r"\b0 (?:errors?|failed|failures?|warnings?)\b|\bno errors?\b|\berrors?[:=] ?0\b", re.IGNORECASE)
+_BENIGN = re.compile(
+    r"\b0 (?:errors?|failed|failures?|warnings?)\b|\bno errors?\b|\berrors?[:=] ?0\b|^Unable to find image '.*' locally$",
+    re.IGNORECASE,
+)
 _QUIET = frozenset({"info", "debug", "warning", "trace", "notice"})
 
 

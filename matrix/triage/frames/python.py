@@ -224,6 +224,34 @@ def _bare(store: LineStore, first: Traceback) -> Line | None:
     return None
 
 
+def _native_summary(store: LineStore, found: Traceback) -> list[Line]:
+    """What Paddle says below a C++ stack, of an exception whose own message is empty: the sentence first, then its name."""
+    said = found.exception
+    if said is None or not said.body.rstrip().endswith(":"):
+        return []
+    lines: list[Line] = []
+    opened = False
+    for no in range(said.no + 1, said.no + _NATIVE_STACK):
+        line = store.line(no)
+        if line is None:
+            break
+        body = line.body.strip()
+        if line.stream != found.stream or not body or not body.strip("-"):
+            continue
+        if not opened and not lines and "C++ Traceback" not in body and no < said.no + 6 and not _NATIVE.match(body):
+            return []
+        if opened:
+            lines.append(line)
+            if len(lines) == 2:
+                break
+        opened = opened or body.startswith("Error Message Summary")
+    return lines[::-1] if len(lines) == 2 and lines[0].body.rstrip().endswith(":") else lines[:1]
+
+
+_NATIVE_STACK = 150  # lines that a C++ stack may take
+_NATIVE = re.compile(r"\d+ +\S|Not support stack|No stack trace")
+
+
 def _incident(store: LineStore, chain: list[Traceback]) -> Incident | None:
     named = [t for t in chain if t.exception is not None]
     first, last = chain[0], chain[-1]
@@ -240,6 +268,9 @@ def _incident(store: LineStore, chain: list[Traceback]) -> Incident | None:
     assert key is not None
     told = [t for t in named if t.name not in WRAPPERS] or [inner]
     keys = [t.exception for t in told if t.exception is not None]
+    native = _native_summary(store, inner)
+    if native:
+        key, keys = native[0], [*native, *keys]
     bare = _bare(store, first)
     if bare is not None:
         keys.append(bare)
@@ -252,7 +283,8 @@ def _incident(store: LineStore, chain: list[Traceback]) -> Incident | None:
         _unlead(key.body, inner.lead) or key.body,
         keys,
     )
-    made.more = [message(store, t) for t in told]
+    made.more = [*([] for _ in native), *(message(store, t) for t in told)]
+    made.end = max(made.end, *(line.no for line in native)) if native else made.end
     made.stream, made.rank, made.exception, made.frames = first.stream, first.rank, inner.name, inner.frames
     made.fatal, made.handled = 0.9, last.ignored
     made.wrapper = inner.name in WRAPPERS or named[-1].name == "SystemExit"
