@@ -187,6 +187,9 @@ class _Job:
         alive = [r for r in self._ranks if r.code is None]
         failed = sorted((r for r in self._ranks if r.code), key=lambda r: r.order)
         own = [r for r in failed if r.code != LOST_PEER]
+        # Without such a fault, one that ended as if all were done left the others alone.
+        early = sorted((r for r in self._ranks if r.code == 0), key=lambda r: r.order)
+        own = own or [r for r in early if r.order < failed[0].order]
         outcome = Outcome(3, own[0] if own else None)
         if not own:  # all that failed waited for one that is still there
             outcome.hung = [r.number for r in alive]
@@ -254,6 +257,8 @@ def describe_code(code: int | None) -> str:
     """How a process ended, for people."""
     if code is None:
         return "running"
+    if code == 0:
+        return "ended before the others, with exit code 0"
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"

@@ -42,4 +42,8 @@ def reference(name="losses_f64.csv", steps=100):
 
 def column(path, key):
     """One value a step from a metrics file."""
-    return [json.loads(line)[key] for line in path.read_text().splitlines()]
+    return [line[key] for line in lines(path)]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -159,3 +159,22 @@ def test_logs_of_another_run_are_not_mixed_with_these(endless, tmp_path):
     (tmp_path / "logs" / "workerlog.0").write_text("old")
     with pytest.raises(Exception, match="holds logs of another run"):
         train(tmp_path, tmp_path / "logs", 1, *endless)
+
+
+def test_a_job_that_is_asked_to_stop_saves_between_two_steps_on_all_ranks(endless, tmp_path):
+    config, tokens = endless
+    argv = [sys.executable, "-W", "ignore", "-m", "dsv4", "launch", "--log-dir", tmp_path / "logs", config]
+    argv += ["--tokens", tokens, "--save", tmp_path / "ck", "--record", tmp_path / "run.csv"]
+    argv += ["--set", "data_parallel=2", "--set", "steps=100000"]
+    job = subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in job.stdout:
+        if line.startswith("global_step"):
+            break
+    job.terminate()
+    _, err = job.communicate()
+    assert job.returncode == 128 + signal.SIGTERM, err
+    path = checkpoint.latest(tmp_path / "ck")
+    checkpoint.verify(path)
+    last = read_record(tmp_path / "run.csv").rows[-1]
+    assert path.name == f"step-{last.step:08d}"
+    assert "stopped by SIGTERM" in (tmp_path / "logs" / "workerlog.1").read_text()

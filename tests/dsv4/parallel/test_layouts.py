@@ -15,7 +15,7 @@ from dsv4.align.record import read_record
 from dsv4.run import RunOptions, run_training
 from dsv4.run_config import load_run_config
 from tests.dsv4.conftest import REFERENCE, small_run
-from tests.dsv4.parallel.jobs import FILES, column, reference, reference_run, run_job
+from tests.dsv4.parallel.jobs import FILES, column, lines, reference, reference_run, run_job
 
 STEPS = 3
 TWO = {
@@ -64,12 +64,29 @@ def two_ranks(tmp_path_factory):
     config, tokens = small_run(folder)
     masked = {"config": str(config), "settings": [*MASKED, "data_parallel=2", "data_split=rows"],
               "options": {"tokens": str(tokens), "record": str(folder / "masked.csv")}}  # fmt: skip
+    evaluated = {"config": str(config), "settings": ["steps=2", *evaluation(tokens), "pipeline_parallel=2"],
+                 "options": {"tokens": str(tokens), "metrics": str(folder / "evaluated.jsonl")}}  # fmt: skip
     own = reference_run(folder, "own", 2, "data_parallel=2", "data_split=own")
     scaled = reference_run(folder, "scaled", 2, "data_parallel=2", "data_split=micros", "indexer_loss_accumulate=mean")
-    return run_job(folder, "job", 2, [*runs_of(folder, 2, STEPS), masked, own, scaled])
+    return run_job(folder, "job", 2, [*runs_of(folder, 2, STEPS), masked, evaluated, own, scaled])
 
 
 MASKED = ("loss_mask=true", "steps=3")
+
+
+def evaluation(tokens):
+    return ("eval_every=1", "eval_batches=3", f"data.eval={tokens}")
+
+
+def test_evaluation_through_a_pipeline_is_that_of_one_rank(two_ranks):
+    config, tokens = two_ranks / "small.json", two_ranks / "tokens.safetensors"
+    options = RunOptions(tokens=tokens, metrics=two_ranks / "evaluated-one.jsonl")
+    run_training(load_run_config(config, ("steps=2", *evaluation(tokens))), options)
+    two, one = (lines(two_ranks / f"evaluated{end}.jsonl") for end in ("", "-one"))
+    assert len(two) == len(one) == 4
+    for key in ("loss", "mtp_loss", "indexer_loss", "balance_loss", "eval_loss", "eval_mtp_loss"):
+        found, expected = ([line[key] for line in each if key in line] for each in (two, one))
+        assert found == pytest.approx(expected, rel=1e-12), key
 
 
 def test_two_ranks_give_megatrons_losses_to_the_bit_and_the_norm_of_one_rank(two_ranks, single):
@@ -77,11 +94,48 @@ def test_two_ranks_give_megatrons_losses_to_the_bit_and_the_norm_of_one_rank(two
     assert_norms(two_ranks, 2, single)
 
 
-@pytest.mark.parametrize("ranks", [4, 8])
-def test_more_ranks_give_megatrons_losses_to_the_bit_and_the_norm_of_one_rank(tmp_path, ranks, single):
-    run_job(tmp_path, "job", ranks, runs_of(tmp_path, ranks, STEPS))
-    assert_equals_megatron(tmp_path, ranks, STEPS)
-    assert_norms(tmp_path, ranks, single)
+@pytest.fixture(scope="module")
+def four_ranks(tmp_path_factory):
+    """All runs on four ranks, in one job; the last saves its second step, and has trained a third."""
+    folder = tmp_path_factory.mktemp("four")
+    settings = ("expert_parallel=4", "sharding=1")
+    saving = reference_run(folder, "run", 3, *settings, save=folder / "ck", save_every=2)
+    return run_job(folder, "job", 4, [*runs_of(folder, 4, STEPS), saving])
+
+
+@pytest.fixture(scope="module")
+def eight_ranks(tmp_path_factory):
+    """All runs on eight ranks, in one job, the original run's at reduced width among them."""
+    folder = tmp_path_factory.mktemp("eight")
+    ids = np.random.default_rng(5).integers(0, 256, (64, 2, 257)).astype(np.int32)
+    save_file({"tokens": ids}, folder / "tokens.safetensors")
+    original = {
+        "config": str(REFERENCE.parents[3] / "examples" / "dsv4-align-8" / "reduced.yaml"),
+        "settings": ["steps=2"],
+        "options": {"tokens": str(folder / "tokens.safetensors"), "record": str(folder / "original.csv")},
+    }
+    return run_job(folder, "job", 8, [*runs_of(folder, 8, STEPS), original])
+
+
+def test_four_ranks_give_megatrons_losses_to_the_bit_and_the_norm_of_one_rank(four_ranks, single):
+    assert_equals_megatron(four_ranks, 4, STEPS)
+    assert_norms(four_ranks, 4, single)
+
+
+def test_eight_ranks_give_megatrons_losses_to_the_bit_and_the_norm_of_one_rank(eight_ranks, single):
+    assert_equals_megatron(eight_ranks, 8, STEPS)
+    assert_norms(eight_ranks, 8, single)
+
+
+def test_the_original_runs_layout_trains_at_reduced_width_on_eight_ranks(eight_ranks):
+    """Experts over eight ranks with data of their own each, AdamW, cosine, no clip, bfloat16 values."""
+    rows = read_record(eight_ranks / "original.csv").rows
+    assert [(r.step, r.micro) for r in rows] == [(s, m) for s in (1, 2) for m in range(16)]
+    ranks = [read_record(eight_ranks / f"original.rank{r}.csv").rows for r in range(8)]
+    assert all([row.micro for row in own] == [r, r + 8] * 2 for r, own in enumerate(ranks))
+    first, second = (np.mean([r.main for r in rows if r.step == s]) for s in (1, 2))
+    assert first == pytest.approx(np.log(256), rel=0.02)
+    assert second < first
 
 
 def test_rows_of_one_rank_are_its_own_losses_and_their_mean_stands_beside_them(two_ranks):
@@ -156,13 +210,12 @@ def test_a_checkpoint_of_step_37_by_four_ranks_goes_on_to_megatrons_end_on_two_a
     assert compare(read_record(tmp_path / "one.csv"), reference()).equal
 
 
-def test_a_checkpoint_of_four_ranks_resumes_on_two_and_on_one(tmp_path):
-    save = {"save": tmp_path / "ck", "save_every": 2}
-    run_job(tmp_path, "four", 4, [reference_run(tmp_path, "run", 3, "expert_parallel=4", "sharding=1", **save)])
-    path = tmp_path / "ck" / "step-00000002"
+def test_a_checkpoint_of_four_ranks_resumes_on_two_and_on_one(four_ranks, tmp_path):
+    path = four_ranks / "ck" / "step-00000002"
     assert len(list(path.glob("model-*-of-00004.safetensors"))) == 4
-    resumed = reference_run(tmp_path, "run", 4, "expert_parallel=2", **save, resume=path)
-    run_job(tmp_path, "two", 2, [resumed])
+    (tmp_path / "run.csv").write_bytes((four_ranks / "run.csv").read_bytes())
+    save = {"save": tmp_path / "ck", "resume": path}
+    run_job(tmp_path, "two", 2, [reference_run(tmp_path, "run", 4, "expert_parallel=2", **save)])
     config = load_run_config(REFERENCE / "tiny_config.json", ("steps=5",))
     run_training(
         config, RunOptions(**FILES, record=tmp_path / "run.csv", save=tmp_path / "one", resume=tmp_path / "ck")
@@ -171,25 +224,6 @@ def test_a_checkpoint_of_four_ranks_resumes_on_two_and_on_one(tmp_path):
     one, four = (checkpoint.read(p) for p in (tmp_path / "one" / "step-00000005", path))
     for group in ("model", "optimizer"):
         assert {n: a.shape for n, a in one.groups[group].items()} == {n: a.shape for n, a in four.groups[group].items()}
-
-
-def test_the_original_runs_layout_trains_at_reduced_width_on_eight_ranks(tmp_path):
-    """Experts over eight ranks with data of their own each, AdamW, cosine, no clip, bfloat16 values."""
-    ids = np.random.default_rng(5).integers(0, 256, (64, 2, 257)).astype(np.int32)
-    save_file({"tokens": ids}, tmp_path / "tokens.safetensors")
-    run = {
-        "config": str(REFERENCE.parents[3] / "examples" / "dsv4-align-8" / "reduced.yaml"),
-        "settings": ["steps=2"],
-        "options": {"tokens": str(tmp_path / "tokens.safetensors"), "record": str(tmp_path / "run.csv")},
-    }
-    run_job(tmp_path, "job", 8, [run])
-    rows = read_record(tmp_path / "run.csv").rows
-    assert [(r.step, r.micro) for r in rows] == [(s, m) for s in (1, 2) for m in range(16)]
-    ranks = [read_record(tmp_path / f"run.rank{r}.csv").rows for r in range(8)]
-    assert all([row.micro for row in own] == [r, r + 8] * 2 for r, own in enumerate(ranks))
-    first, second = (np.mean([r.main for r in rows if r.step == s]) for s in (1, 2))
-    assert first == pytest.approx(np.log(256), rel=0.02)
-    assert second < first
 
 
 def test_paddles_own_launcher_starts_the_same_job(small, tmp_path):
