@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-stamp
 JOBS ?= 2
 
-.PHONY: setup demo test lint format bench soak align clean
+.PHONY: setup demo test lint format bench soak align docs clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,9 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet --site-dir site
 
 bench: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/bench.sh

@@ -36,7 +36,13 @@ def since_time(text: str) -> float:
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:
+        pass
+    try:
         return time.time() - parse_duration(text)
+    except ValueError as e:
+        raise UsageError(
+            f"{text!r} is no time: {e}", "write a duration such as 7d, or a date such as 2026-12-01"
+        ) from None
 
 
 @click.group("history")
