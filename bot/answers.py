@@ -17,6 +17,7 @@ from bot.escape import Markdown, code, excerpt, fence
 from bot.facts import Facts
 from bot.intents import Cancel, Intent, Rerun
 from bot.runs import Job, Run
+from matrix.history.feedback import Feedback
 from matrix.records import Status
 
 QUARANTINE = ".matrix/quarantine.yaml"
@@ -31,7 +32,8 @@ class Answer:
     text: Markdown
     intents: tuple[Intent, ...] = ()
     spent: int = 0
-    state: str = ""  # hidden, for feedback: letters, digits and `_=;.-`
+    state: str = ""  # hidden, for the bot itself: letters, digits and `_=;.-`
+    feedback: Feedback | None = None  # a correction; who said it, when and where is filled in by whom it was said to
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,29 @@ def _wrong(command: Command, context: Context) -> Answer:
         ]
     )  # fmt: skip
     text = f"noted for {code(row.job)}: {code(command.category)} instead of {code(row.category)}"
-    return Answer(True, Markdown(text), state=f"wrong;{state}")
+    feedback = Feedback(
+        id="",
+        at=0.0,
+        author=context.user,
+        url="",
+        right=command.category == row.category and command.line is None,
+        run_id=_run_of(row.job, context.facts),
+        job=row.job[:300],
+        rule=said.rule if said else None,
+        category=row.category,
+        verdict=row.verdict,
+        confidence=said.confidence if said else None,
+        corrected_category=command.category,
+        corrected_line=command.line,
+        text=said.evidence.text if said else None,
+    )
+    return Answer(True, Markdown(text), state=f"wrong;{state}", feedback=feedback)
+
+
+def _run_of(name: str, facts: Facts) -> str | None:
+    """Return the id of the run that a row speaks of: the matrix's own, else the workflow's."""
+    inner = [a.record.id for a in facts.artifacts if any(j.name == name for j in a.record.jobs)]
+    return inner[0] if inner else next((f"github-{run.id}" for run, _ in facts.job_named(name)), None)
 
 
 def _help(command: Command, context: Context) -> Answer:

@@ -39,10 +39,10 @@ def is_signed(secret: str, body: bytes, header: str | None) -> bool:
 class Server:
     """The routes, with what they share."""
 
-    def __init__(self, queue: SqliteQueue, make_bot: MakeBot, login: str, secret: str) -> None:
+    def __init__(self, queue: SqliteQueue, make_bot: MakeBot, login: str, secret: str, listen: float) -> None:
         self.queue, self.login, self.secret = queue, login, secret
         self.metrics = Metrics()
-        self.worker = Worker(queue, make_bot, login, self.metrics)
+        self.worker = Worker(queue, make_bot, login, self.metrics, listen=listen)
 
     async def webhook(self, request: Request) -> Response:
         """Take a delivery: 202 if it is queued, 200 if there is nothing to do for it, 4xx if it is refused."""
@@ -91,9 +91,12 @@ class Server:
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-def make_app(queue: SqliteQueue, make_bot: MakeBot, login: str, secret: str) -> Starlette:
-    """Make the ASGI application. Its worker lives as long as the application does."""
-    server = Server(queue, make_bot, login, secret)
+def make_app(queue: SqliteQueue, make_bot: MakeBot, login: str, secret: str, *, listen: float = 1800.0) -> Starlette:
+    """Make the ASGI application. Its worker lives as long as the application does.
+
+    `listen`: seconds between looks for votes on the reports of a repository.
+    """
+    server = Server(queue, make_bot, login, secret, listen)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

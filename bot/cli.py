@@ -14,6 +14,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "comment": ("bot.verbs.comment", "Print the pull-request comment for a run: bot comment RUN --dry-run --lang both"),
     "action": ("bot.verbs.action", "Act on the event of a GitHub Actions workflow: bot action"),
     "serve": ("bot.verbs.serve", "Serve webhooks: bot serve --port 8080"),
+    "score": ("bot.verbs.score", "Print how often diagnoses were right, as people said: bot score --since 30d"),
 }
 
 

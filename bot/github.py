@@ -193,6 +193,10 @@ class GitHub:
         """Change an object; repeated by the transport if the answer is lost."""
         return _loads(self._idempotent("PATCH", path, None, body)[2])
 
+    def put(self, path: str, body: Json) -> Json:
+        """Write an object whole; repeated by the transport if the answer is lost."""
+        return _loads(self._idempotent("PUT", path, None, body)[2])
+
     def delete(self, path: str) -> None:
         """Delete an object; one that is gone already is fine."""
         try:

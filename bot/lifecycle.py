@@ -17,6 +17,8 @@ class Comment:
     id: int
     author: str
     body: str
+    votes: int = 0  # 👍 and 👎
+    updated: str = ""
 
     @property
     def state(self) -> State:

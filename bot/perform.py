@@ -19,9 +19,20 @@ log = logging.getLogger("bot")
 def comments_on(github: GitHub, number: int) -> list[Comment]:
     """All comments on a pull request or issue, paged to the end."""
     return [
-        Comment(int(c["id"]), (c.get("user") or {}).get("login", ""), c.get("body") or "")
+        Comment(
+            int(c["id"]),
+            (c.get("user") or {}).get("login", ""),
+            c.get("body") or "",
+            _votes(c),
+            c.get("updated_at") or "",
+        )
         for c in github.pages(f"/issues/{number}/comments", most=10_000)
     ]
+
+
+def _votes(comment: dict[str, Any]) -> int:
+    counted = comment.get("reactions") or {}
+    return int(counted.get("+1") or 0) + int(counted.get("-1") or 0)
 
 
 class Performer:

@@ -17,8 +17,10 @@ from bot.escape import Markdown, prose
 from bot.events import CommandEvent, Event, JobEvent, PullEvent, RunEvent
 from bot.facts import Facts, find_pulls, gather
 from bot.facts_board import board_of_facts
+from bot.feedback import Keeper, keep
 from bot.github import GitHub, GitHubError
 from bot.intents import Edit, Issue, React, Reply, Rerun, Unreact
+from bot.listening import corrections, poll, votes_on
 from bot.logs import Diagnose, diagnose_log
 from bot.perform import Performer, comments_on
 from bot.policy import PATH, Policy, denial, parse_policy
@@ -47,6 +49,7 @@ class Bot:
     ignore: frozenset[str] = frozenset()  # the bot's own workflows
     day: Callable[[], str] = today
     boards_seen: list[Board] = field(default_factory=list)  # also of what could not be written
+    keeper: Keeper | None = None  # of feedback
 
     def handle(self, event: Event) -> list[Board]:
         """Do what one event asks for; returns the boards that were brought up to date.
@@ -67,6 +70,11 @@ class Bot:
             case RunEvent(run):
                 return self._run(run)
 
+    def listen(self) -> None:
+        """Take up the votes on reports: GitHub tells nobody of a reaction, so they are asked for now and then."""
+        if self.keeper:
+            poll(self.github, self.login, self.keeper, self._policy_or_default)
+
     # ---- reports
 
     def _pull(self, number: int) -> Pull:
@@ -86,7 +94,13 @@ class Bot:
                 self.boards_seen = [board_of_facts(facts, web=f"https://github.com/{self.github.repository}")]
                 return facts
 
+            return self._sync(performer, pull, policy, look)
+
+    def _sync(self, performer: Performer, pull: Pull, policy: Policy, look: Callable[[], Facts]) -> Board:
+        if self.keeper is None:
             return sync(performer, pull.number, look, policy.languages)
+        listen = votes_on(self.github, self.login, self.keeper, pull, policy)
+        return sync(performer, pull.number, look, policy.languages, listen=listen)
 
     def _run(self, run: Run) -> list[Board]:
         if run.path in self.ignore or run.event in ("workflow_run", "issue_comment"):
@@ -154,13 +168,15 @@ class Bot:
         pairs, facts = self._answer_all(performer, event, commands, past)
         body = written(event.comment, event.user, self.day(), pairs)
         good = all(a.ok for _, a in pairs)
+        if self.keeper:
+            keep(self.keeper, corrections(self.github, event.number, event.comment, pairs, facts))
         performer.perform(event.number, [Edit(claim, body)])
         done = React(event.comment, "rocket" if good else "confused")
         performer.perform(event.number, [done, Unreact(event.comment, "eyes")])
         if facts and any(isinstance(i, Rerun) for _, a in pairs if a.ok for i in a.intents):
             pull = facts.pull
             policy = self._policy_or_default(pull)
-            sync(performer, pull.number, lambda: self._gather(self._pull(pull.number), policy), policy.languages)
+            self._sync(performer, pull, policy, lambda: self._gather(self._pull(pull.number), policy))
         return []
 
     def _claim(self, performer: Performer, event: CommandEvent) -> int | None:

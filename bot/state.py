@@ -32,12 +32,14 @@ class State:
     settled: str = "none"  # the last colour that was a result: red or green
     runs: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
     jobs: Mapping[str, tuple[str, int, str]] = field(default_factory=dict)
+    said: str = ""  # the one diagnosis, for votes: `category:rule:verdict:confidence`; empty if there are several
 
     def encode(self) -> str:
         """Return the hidden line."""
         runs = ",".join(f"{k}:{i}:{a}:{d}" for k, (i, a, d) in sorted(self.runs.items()))
         jobs = ",".join(f"{k}:{s}:{a}:{g}" for k, (s, a, g) in sorted(self.jobs.items())[:_MAX_JOBS])
         line = f"v=1;head={self.head};colour={self.colour};settled={self.settled};runs={runs};jobs={jobs}"
+        line += f";said={self.said}" if self.said else ""
         assert re.fullmatch(r"[0-9a-z=,;:.-]+", line), line
         return f"<!-- {line} -->"
 
@@ -78,7 +80,17 @@ def state_of(board: Board) -> State:
             )
             for row in all_rows(board.rows)
         },
+        said=_said(board),
     )
+
+
+def _said(board: Board) -> str:
+    """Say what a vote on the comment is about: with one diagnosis it is clear, with several it is not."""
+    if len(board.rows) != 1 or not board.rows[0].findings:
+        return ""
+    row, found = board.rows[0], board.rows[0].findings[0]
+    category = _word(found.category.replace("_", "-"))  # an id has no `-`: read back without loss
+    return f"{category}:{_word(found.rule)}:{row.verdict}:{found.confidence:.2f}"
 
 
 def is_report(body: str) -> bool:
@@ -99,7 +111,8 @@ def parse_state(body: str) -> State | None:
         jobs = {k: (s, int(a), g) for k, s, a, g in (j.split(":") for j in _items(parts.get("jobs")))}
     except ValueError:
         return None
-    return State(parts.get("head", ""), parts.get("colour", "none"), parts.get("settled", "none"), runs, jobs)
+    colours = parts.get("colour", "none"), parts.get("settled", "none")
+    return State(parts.get("head", ""), *colours, runs, jobs, parts.get("said", ""))
 
 
 def _items(text: str | None) -> list[str]:

@@ -39,12 +39,18 @@ def pull_lock(repository: str, number: int) -> Iterator[None]:
 
 
 def sync(
-    performer: Performer, number: int, gather: Callable[[], Facts], languages: tuple[str, ...] = ("en", "zh")
+    performer: Performer,
+    number: int,
+    gather: Callable[[], Facts],
+    languages: tuple[str, ...] = ("en", "zh"),
+    *,
+    listen: Callable[[list[Comment]], None] = lambda _: None,
 ) -> Board:
     """Make what stands on the pull request agree with the facts.
 
     Facts are gathered, the comments read, the moves decided and made, then read back: if a comment there saw more than
-    we did, or ours was overwritten by a staler one, or a second one appeared, it is done again.
+    we did, or ours was overwritten by a staler one, or a second one appeared, it is done again. `listen` is given our
+    reports before they are changed: votes are about what stands there.
     """
     web = f"https://github.com/{performer.github.repository}"
     board = Board(None)
@@ -54,6 +60,8 @@ def sync(
         facts = gather()
         board = board_of_facts(facts, web=web)
         existing = ours(comments_on(performer.github, number), performer.login)
+        if n == 0:
+            listen(existing)
         if is_stale(board, existing) and n < TRIES - 1:  # to the last, GitHub may have forgotten a run: then say so
             continue
         state = state_for(board, existing)

@@ -57,8 +57,18 @@ def events_of(batch: Batch, login: str) -> tuple[str, int | None, list[Event]]:
 class Worker:
     """One thread that empties the queue."""
 
-    def __init__(self, queue: Queue, make_bot: MakeBot, login: str, metrics: Metrics, idle: float = 0.2) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        make_bot: MakeBot,
+        login: str,
+        metrics: Metrics,
+        idle: float = 0.2,
+        listen: float = 1800.0,
+    ) -> None:
         self.queue, self.make_bot, self.login, self.metrics, self.idle = queue, make_bot, login, metrics, idle
+        self.listen = listen  # seconds between looks for votes
+        self._heard: dict[tuple[str, int | None], float] = {}  # repository, installation -> time of the last look
         self._wake, self._stop = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self._run, name="bot-worker", daemon=True)
         self.beat = time.monotonic()
@@ -91,10 +101,26 @@ class Worker:
                 log.exception("queue")
                 batch = None
             if batch is None:
+                self.hear()
                 self._wake.wait(self.idle)
                 self._wake.clear()
             else:
                 self.handle(batch)
+
+    def hear(self) -> None:
+        """Look for votes in one repository that we know of from its deliveries, if its time has come."""
+        due = [key for key, last in self._heard.items() if time.monotonic() - last >= self.listen]
+        if not due:
+            return
+        self._heard[due[0]] = time.monotonic()
+        try:
+            bot = self.make_bot(*due[0])
+            bot.listen()
+            self.metrics.requests.inc(bot.github.budget.used)
+        except (MatrixError, GithubException, OSError, ValueError) as e:
+            log.warning("votes in %s: %s", due[0][0], e)
+        except Exception:
+            log.exception("votes in %s", due[0][0])
 
     def handle(self, batch: Batch) -> None:
         """Handle one batch; whatever goes wrong, the worker goes on and the batch comes back later."""
@@ -104,6 +130,7 @@ class Worker:
             repository, installation, events = events_of(batch, self.login)
             if events and repository:
                 bot = self.make_bot(repository, installation)
+                self._heard.setdefault((repository, installation), time.monotonic())
                 for event in events:
                     bot.handle(event)
             self.queue.done(batch)

@@ -17,6 +17,7 @@ from bot.categories import title
 from bot.comment import compose
 from bot.escape import clean
 from bot.events import PullEvent, RunEvent, read_event
+from bot.feedback import keeper_for
 from bot.github import Budget, GitHub, GitHubError
 from bot.runs import pull_of, run_of
 from bot.service import Bot
@@ -71,6 +72,7 @@ def handle(bot: Bot, name: str, payload: Any) -> list[Board]:
         boards = []
         for data in list(listed):
             boards += bot.handle(PullEvent(pull_of(data, bot.github.repository).number))
+        bot.listen()
         return boards
     if name == "pull_request":  # inside the pull request's own run: what can be told goes to the summary
         return bot.handle(PullEvent(int(payload["pull_request"]["number"])))
@@ -103,7 +105,8 @@ def command() -> None:
         pace=float(os.environ.get("BOT_PACE", "1")),
         budget=Budget(600 if name == "schedule" else 200),
     )
-    bot = Bot(github, os.environ.get("BOT_LOGIN", "github-actions[bot]"), ignore=own_workflow())
+    login = os.environ.get("BOT_LOGIN", "github-actions[bot]")
+    bot = Bot(github, login, ignore=own_workflow(), keeper=keeper_for(github, os.environ))
     try:
         boards = handle(bot, name, payload)
     except GitHubError as e:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from github import Auth
 
+from bot.feedback import keeper_for
 from bot.github import Budget, ETags, GitHub
 from bot.service import Bot
 from bot.worker import MakeBot
@@ -43,7 +44,7 @@ def bots(cache: MutableMapping[int, str], login: str, pace: float) -> MakeBot:
         if key not in clients:
             clients[key] = GitHub(repository, auth(installation), base_url=base_url, pace=pace, etags=ETags())
         clients[key].budget = Budget(400)
-        return Bot(clients[key], login, cache=cache)
+        return Bot(clients[key], login, cache=cache, keeper=keeper_for(clients[key], os.environ))
 
     return make
 
@@ -60,10 +61,12 @@ def bots(cache: MutableMapping[int, str], login: str, pace: float) -> MakeBot:
     help="SQLite file that keeps deliveries.",
 )
 @click.option("--pace", default=1.0, show_default=True, help="Seconds between writes to GitHub.")
-def command(*, host: str, port: int, queue_path: Path, pace: float) -> None:
+@click.option("--listen", default=1800.0, show_default=True, help="Seconds between looks for votes on reports.")
+def command(*, host: str, port: int, queue_path: Path, pace: float, listen: float) -> None:
     r"""Serve /webhook for a GitHub App or organisation hook, /healthz and /metrics.
 
-    From the environment: BOT_WEBHOOK_SECRET, BOT_LOGIN, and GITHUB_TOKEN or BOT_APP_ID with BOT_APP_KEY.
+    From the environment: BOT_WEBHOOK_SECRET, BOT_LOGIN, and GITHUB_TOKEN or BOT_APP_ID with BOT_APP_KEY;
+    MATRIX_HISTORY for a database of results and feedback.
 
     \b
     Example: bot serve --host 0.0.0.0 --port 8080
@@ -78,5 +81,5 @@ def command(*, host: str, port: int, queue_path: Path, pace: float) -> None:
     if not os.environ.get("BOT_APP_ID"):
         _need("GITHUB_TOKEN")
     queue = SqliteQueue(queue_path)
-    app = make_app(queue, bots(queue.diagnoses(), login, pace), login, secret)
+    app = make_app(queue, bots(queue.diagnoses(), login, pace), login, secret, listen=listen)
     uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)

@@ -157,5 +157,6 @@ feedback = Table(
     Column("right", Boolean, nullable=False),
     Column("corrected_category", String(60)),
     Column("corrected_line", Integer),
+    Column("text", Text),  # the line that the correction names, else the one that was quoted
     Index(None, "category", "at"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import hashlib
 import io
 import itertools
 import re
@@ -28,6 +29,8 @@ ROUTES = [
         ("POST", "/issues/comments/<int:c>/reactions", "react_new"),
         ("DELETE", "/issues/comments/<int:c>/reactions/<int:r>", "unreact"),
         ("GET", "/collaborators/<user>/permission", "permission"), ("GET", "/contents/<path:path>", "content"),
+        ("PUT", "/contents/<path:path>", "content_put"), ("GET", "/git/blobs/<sha>", "blob"),
+        ("POST", "/git/trees", "tree_new"), ("POST", "/git/commits", "commit_new"), ("POST", "/git/refs", "ref_new"),
         ("GET", "/commits/<ref>", "commit"), ("GET", "/commits/<ref>/pulls", "commit_pulls"),
         ("GET", "/actions/runs", "runs"), ("GET", "/actions/runs/<int:run>", "run"),
         ("GET", "/actions/runs/<int:run>/jobs", "jobs"), ("GET", "/actions/runs/<int:run>/artifacts", "artifacts"),
@@ -50,6 +53,10 @@ def invalid(resource, field, code, message=None):
     return ApiError(
         422, "Validation Failed", [{"resource": resource, "code": code, "field": field, "message": message or code}]
     )
+
+
+def blob_sha(text):
+    return hashlib.sha1(f"blob {len(text.encode())}\0{text}".encode(), usedforsecurity=False).hexdigest()
 
 
 class Api(World):
@@ -184,8 +191,51 @@ class Api(World):
     def h_content(self, q, path):
         text = self.contents[(q.args.get("ref", "main"), path)]
         v = self._ex("content-file-response-if-content-is-a-file", path=path, name=path.rsplit("/", 1)[-1])
-        v.update(content=base64.encodebytes(text.encode()).decode(), encoding="base64", size=len(text))
+        v.update(
+            content=base64.encodebytes(text.encode()).decode(), encoding="base64", size=len(text), sha=blob_sha(text)
+        )
+        if len(text.encode()) > self.inline_max:
+            v.update(content="", encoding="none")
         return v
+
+    def h_content_put(self, q, path):
+        key = (q.json.get("branch", "main"), path)
+        if not any(branch == key[0] for branch, _ in self.contents):
+            raise ApiError(404, f"Branch {key[0]} not found")
+        if key in self.contents and q.json.get("sha") != blob_sha(self.contents[key]):
+            raise ApiError(409, f"{path} does not match {q.json.get('sha')}")
+        self.contents[key] = base64.b64decode(q.json["content"]).decode()
+        v = self._ex("file-commit-example-for-updating-a-file")
+        v["content"].update(path=path, name=path, sha=blob_sha(self.contents[key]))
+        return v
+
+    def h_blob(self, q, sha):
+        text = next((t for t in self.contents.values() if blob_sha(t) == sha), None)
+        if text is None:
+            raise NotFound
+        content = base64.encodebytes(text.encode()).decode()
+        return self._ex(
+            "blob", content=content, encoding="base64", sha=sha, size=len(text), url=f"{self.repo_url}/git/blobs/{sha}"
+        )
+
+    def h_tree_new(self, q):
+        sha = f"{next(self.ids):040x}"
+        self.trees[sha] = {e["path"]: e["content"] for e in q.json["tree"]}
+        return self._ex("git-tree", sha=sha, url=f"{self.repo_url}/git/trees/{sha}"), 201
+
+    def h_commit_new(self, q):
+        sha = f"{next(self.ids):040x}"
+        self.trees[sha] = self.trees[q.json["tree"]]
+        return self._ex("git-commit", sha=sha, url=f"{self.repo_url}/git/commits/{sha}"), 201
+
+    def h_ref_new(self, q):
+        branch = q.json["ref"].removeprefix("refs/heads/")
+        if any(b == branch for b, _ in self.contents):
+            raise ApiError(422, "Reference already exists")
+        self.contents |= {(branch, path): text for path, text in self.trees[q.json["sha"]].items()}
+        v = self._ex("git-ref", ref=q.json["ref"], url=f"{self.repo_url}/git/{q.json['ref']}")
+        v["object"].update(sha=q.json["sha"])
+        return v, 201
 
     def h_commit(self, q, ref):
         sha = self.commits.get(ref, ref if re.fullmatch("[0-9a-f]{40}", ref) else None)

@@ -40,6 +40,7 @@ class World:
         self.checks, self.annots, self.arts = {}, collections.defaultdict(list), {}
         self.contents, self.issues, self.commits = {}, {}, {}
         self.page_max = 100
+        self.trees, self.inline_max = {}, 1 << 20
 
     # ---- seeding
     def _ex(self, example, /, **over):
@@ -118,6 +119,12 @@ class World:
         return [c["body"] for c in self.comment_map.values() if c["n"] == number and user in (None, c["user"])]
 
     # ---- views
+    def rollup(self, c):
+        kinds = ("+1", "-1", "laugh", "confused", "heart", "hooray", "eyes", "rocket")
+        counts = {k: sum(r["content"] == k for r in self.react[c]) for k in kinds}
+        u = f"{self.repo_url}/issues/comments/{c}/reactions"
+        return {"url": u, "total_count": sum(counts.values()), **counts}
+
     def job_view(self, j):
         r = self.job_map[j]
         run = self.run_map[r["run"]]
@@ -154,4 +161,5 @@ class World:
             "issue-comment", id=c, body=x["body"], user=self.user(x["user"]), created_at=x["at"], updated_at=x["up"],
             url=f"{self.repo_url}/issues/comments/{c}", issue_url=f"{self.repo_url}/issues/{x['n']}",
             html_url=f"https://github.com/{self.full_name}/pull/{x['n']}#issuecomment-{c}",
+            reactions=self.rollup(c),
         )  # fmt: skip
