@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from matrix.engine.slurm.rendezvous import Rendezvous
 from matrix.errors import MatrixError
 from matrix.host import gpus, process
 from matrix.host.gpus import Card
+from matrix.host.health import evidence, look
 
 _POLL = 0.25  # seconds between looks at the file that ends the job
 _LEASE_WAIT = 60.0  # seconds that another runner of the node has to give back a card that Slurm gave to this job
@@ -101,6 +102,7 @@ class Agent:
         cards: tuple[Card, ...] = ()
         try:
             cards = allocated(self.plan["cards"], self.node, self.plan["model"], os.environ)
+            dirty(cards)
             launch = replace(self.launch(), cards=cards)
             engine = LocalEngine(cards, Limits(**self.plan["limits"]), owns_process=True)
             try:
@@ -203,6 +205,20 @@ def allocated(count: int, node: str, model: str, env: Mapping[str, str]) -> tupl
         raise NoCards(f"Slurm gave cards {','.join(numbers) or 'none'} where {count} were asked for")
     pairs = zip(numbers[:count], visible[:count], strict=True)
     return tuple(Card(f"{node}-{number}", int(index), model or gpus.PRETENDED) for number, index in pairs)
+
+
+def dirty(cards: Sequence[Card]) -> None:
+    """Look at cards before a job gets them, as on one host.
+
+    Raises:
+        NoCards: one of them is not fit for a job, with the evidence.
+
+    """
+    if not any(card.memory for card in cards):  # pretended ones
+        return
+    for health in look([card.uuid for card in cards], True):
+        if why := evidence(health, lambda pid: bool(process.tags(pid)), shared=False):
+            raise NoCards(f"card {health.uuid} is not fit for a job: {'; '.join(why)}")
 
 
 def guard(tag: str) -> int:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -78,6 +80,16 @@ def test_a_cell_says_what_its_workflow_must_know():
         "download": "handoffs-{a,x}", "upload": True,
     }  # fmt: skip
     assert json.loads(json.dumps(found)) == found
+
+
+def test_the_example_workflow_uses_what_a_plan_gives():
+    text = (Path(__file__).parents[3] / "examples" / "workflows" / "matrix-cells.yml").read_text()
+    workflow = yaml.safe_load(text)
+    found = {m.id for m in matrices([job("a", produces=["a"]), job("b", needs=["a"])], [])}
+    assert set(workflow["jobs"]["plan"]["outputs"]) == found
+    for wave in found:
+        assert workflow["jobs"][wave]["strategy"]["matrix"] == f"${{{{ fromJSON(needs.plan.outputs.{wave}) }}}}"
+    assert set(re.findall(r"matrix\.([\w-]+)", text)) - {"yml"} <= set(cell(job("a"), [], []))
 
 
 def test_artifact_names_hold_no_forbidden_character_and_stay_apart():

@@ -265,6 +265,22 @@ def test_a_job_on_two_nodes_trains_with_two_processes_on_each(slurm):  # noqa: F
 
 
 @pytest.mark.soak
+def test_paddles_launcher_needs_no_option_to_train_on_two_nodes(slurm):  # noqa: F811
+    pytest.importorskip("paddle")
+    script = TRAIN.with_name("two_nodes_paddle.py")
+    command = f"python -m paddle.distributed.launch --nproc_per_node 2 --log_dir log$NODE_RANK {script}"
+    env = {"PADDLE_DISTRI_BACKEND": "gloo", "OMP_NUM_THREADS": "1"}
+    slurm.matrix({"train": {"command": command, "cards": 4, "nodes": 2, "env": env, "timeout": "140s"}})
+    code, said = slurm.run()
+    assert code == 0, said + slurm.log("train")
+    logs = "".join(path.read_text() for path in slurm.folder.glob("log*/workerlog.*"))
+    assert {line.split(" of ")[0] for line in logs.splitlines() if " of 4 final " in line} == {
+        f"rank {i}" for i in range(4)
+    }
+    assert len({line.split("final ")[1] for line in logs.splitlines() if "final " in line}) == 1
+
+
+@pytest.mark.soak
 def test_when_one_node_of_two_fails_the_other_is_ended_and_the_first_is_the_cause(slurm):  # noqa: F811
     command = CHILDREN + 'if [ $NODE_RANK = 1 ]; then echo "ValueError: bad shard" >&2; exit 7; else sleep 600; fi'
     slurm.matrix({"job": {"command": command, "cards": 8, "nodes": 2}})
