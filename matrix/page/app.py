@@ -23,7 +23,7 @@ from matrix.errors import MatrixError, UsageError
 from matrix.page import api, metrics
 from matrix.page.data import Data, NotThereError
 from matrix.page.logs import window
-from matrix.page.losses import curves
+from matrix.page.losses import Curves, curves
 from matrix.records import BAD, FINAL, JobRecord
 from matrix.report import svg
 from matrix.report.html import environment
@@ -36,6 +36,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+_KEPT = 50  # curves of jobs that are over
 _SPANS = ("7d", "30d", "90d", "365d")
 
 
@@ -44,6 +45,7 @@ class Page:
 
     def __init__(self, data: Data) -> None:
         self.data = data
+        self.kept: dict[tuple[Path, str, int], Curves | None] = {}
         self.templates = environment(PackageLoader("matrix.page"))
         self.templates.globals |= {"day": _day}
         self.templates.filters |= {"sumcounts": lambda counts: sum(counts.values())}
@@ -67,7 +69,7 @@ class Page:
     def job(self, request: Request) -> Response:
         """Show a job of a run."""
         run, job, folder = self.data.job(request.path_params["run"], request.path_params["job"])
-        found = curves(folder, job)
+        found = self.curves(folder, job)
         losses = ulps = None
         if found is not None:
             marks = [] if found.first_difference is None else [found.first_difference]
@@ -79,6 +81,17 @@ class Page:
             "job.html.j2", run=run, job=job, failure=failure, curves=found, losses=losses, ulps=ulps,
             going=job.status not in FINAL, here="runs",
         )  # fmt: skip
+
+    def curves(self, folder: Path, job: JobRecord) -> Curves | None:
+        """Return the curves of a job; those of a job that is over are kept, since a long log takes a second to read."""
+        if job.status not in FINAL:
+            return curves(folder, job)
+        key = (folder, job.name, len(job.attempts))
+        if key not in self.kept:
+            if len(self.kept) >= _KEPT:
+                del self.kept[next(iter(self.kept))]
+            self.kept[key] = curves(folder, job)
+        return self.kept[key]
 
     def log(self, request: Request) -> Response:
         """Show a window of a log, with its causes marked."""

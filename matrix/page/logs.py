@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from matrix.report.seek import skip_lines
 from matrix.report.text import plain
 
 WINDOW = 400  # lines that a page shows
@@ -41,30 +42,10 @@ def window(path: Path, around: int) -> Window:
     total = count_lines(path)
     first = max(1, min(around - WINDOW // 4, total - WINDOW + 1))
     with path.open("rb") as f:
-        _skip(f, first - 1)
+        skip_lines(f, first - 1)
         shown: list[str] = []
         while len(shown) < WINDOW and (raw := f.readline(_WIDTH)):
             shown.append(plain(raw.decode("utf-8", "replace").rstrip("\r\n")))
             while not raw.endswith(b"\n") and (raw := f.readline(1 << 16)):
                 pass
     return Window(first, tuple(shown), total)
-
-
-def _skip(f: object, lines: int) -> None:
-    """Move a file to behind so many lines."""
-    assert hasattr(f, "read")
-    assert hasattr(f, "seek")
-    start = 0
-    while lines > 0:
-        chunk = f.read(_CHUNK)
-        if not chunk:
-            return
-        here = chunk.count(b"\n")
-        if here < lines:
-            lines, start = lines - here, start + len(chunk)
-            continue
-        at = -1
-        for _ in range(lines):
-            at = chunk.index(b"\n", at + 1)
-        start, lines = start + at + 1, 0
-    f.seek(start)

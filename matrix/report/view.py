@@ -13,6 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from matrix.records import BAD, FINAL, Attempt, JobRecord, RunRecord, Status
+from matrix.report.seek import skip_lines
 from matrix.report.text import count, duration, one_line
 from matrix.triage.model import Cause
 
@@ -188,7 +189,8 @@ def excerpt(folder: Path, log: str, line: int, end_line: int | None = None) -> I
     last = min(max(end_line or line, line + AFTER), line + MAX_EXCERPT)
     first = max(1, line - BEFORE)
     with path.open("rb") as f:
-        for number, raw in enumerate(itertools.islice(_lines(f), first - 1, last), first):
+        skip_lines(f, first - 1)
+        for number, raw in enumerate(itertools.islice(_lines(f), last - first + 1), first):
             text = raw.decode("utf-8", "replace").rstrip("\r\n")
             yield Line(number, _STAMP.sub("", text), number == line)
 
