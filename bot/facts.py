@@ -16,7 +16,7 @@ from bot.github import BudgetError, GitHub, GitHubError
 from bot.logs import Diagnose, JobLog, Logs, diagnose_log
 from bot.runs import Job, Pull, Run, job_of, newest, pull_of, run_of
 from bot.safe_zip import HostileArchiveError, SafeZip
-from matrix.records import RunRecord, Status
+from matrix.records import JobRecord, RunRecord, Status
 
 log = logging.getLogger("bot")
 
@@ -63,6 +63,7 @@ class Facts:
     past: list[Past] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    judged: dict[int, JobRecord] = field(default_factory=dict)  # job id -> with a verdict, where there is a history
 
     def job_named(self, name: str) -> list[tuple[Run, Job]]:
         """Jobs that a user means by this name: a workflow's job, or the one that ran this job of a matrix."""

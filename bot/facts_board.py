@@ -8,9 +8,9 @@ from dataclasses import replace
 from bot.board import Board, Evidence, Finding, Row, RunRef, Waiting, by_importance, fold_cascades, is_bad
 from bot.facts import Artifact, Facts
 from bot.logs import JobLog
-from bot.record_board import row_of
+from bot.record_board import known_facts, row_of
 from bot.runs import Job, Run
-from matrix.records import FINAL, Status, VerdictValue
+from matrix.records import FINAL, JobRecord, Status, VerdictValue
 
 
 def _finding(log: JobLog, index: int, job: Job) -> Finding:
@@ -36,10 +36,12 @@ def _finding(log: JobLog, index: int, job: Job) -> Finding:
     )
 
 
-def _row(run: Run, job: Job, log: JobLog | None) -> Row:
+def _row(run: Run, job: Job, log: JobLog | None, judged: JobRecord | None) -> Row:
     report = log.report if log else None
     findings = tuple(_finding(log, i, job) for i in range(len(report.causes))) if log and report else ()
     verdict: VerdictValue = "gate" if findings and findings[0].category == "gate_not_met" else "cannot-tell"
+    if judged and judged.verdict:
+        verdict = judged.verdict.value
     steps = ", ".join(f"{number} {name}" for number, name in job.steps[:3])
     return Row(
         job=job.name,
@@ -48,6 +50,8 @@ def _row(run: Run, job: Job, log: JobLog | None) -> Row:
         attempt=job.attempt,
         findings=findings,
         verdict=verdict,
+        compared=tuple(judged.verdict.compared) if judged and judged.verdict else (),
+        facts=known_facts(judged) if judged else (),
         failing_tests=tuple(report.failing_tests) if report else (),
         reason=f"step {steps}" if steps else "",
         url=job.url or None,
@@ -82,7 +86,7 @@ def board_of_facts(facts: Facts, *, web: str | None = None) -> Board:
                 continue
             counts[job.status] += 1
             if is_bad(job.status):
-                rows.append(_row(run, job, log))
+                rows.append(_row(run, job, log, facts.judged.get(job.id)))
             elif job.status not in FINAL:
                 waiting.append(Waiting(job.name, run.workflow, job.status is Status.RUNNING))
     return Board(

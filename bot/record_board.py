@@ -93,12 +93,17 @@ def row_of(job: JobRecord, read: ReadLines, base_url: str | None) -> Row:
         verdict=job.verdict.value if job.verdict else "cannot-tell",
         compared=tuple(job.verdict.compared) if job.verdict else (),
         failing_tests=tuple(job.failing_tests),
-        facts=tuple(KnownFact(f.key, _shown(f.value), f.source or "") for f in job.facts),
+        facts=known_facts(job),
         needs=tuple(job.needs),
         blocked_by=tuple(job.blocked_by),
         allowed=job.allowed,
         reason=job.reason or "",
     )
+
+
+def known_facts(job: JobRecord) -> tuple[KnownFact, ...]:
+    """Return what a job reported of itself, and what the history knows of its failure."""
+    return tuple(KnownFact(f.key, _shown(f.value), f.source or "") for f in job.facts)
 
 
 def _history(run: RunRecord, base_url: str | None) -> tuple[Past, ...]:

@@ -73,6 +73,7 @@ class Run:
     url: str
     branch: str = ""
     head_owner: str = ""
+    started: str = ""  # ISO, of this attempt
     pulls: tuple[int, ...] = ()
 
     @property
@@ -95,6 +96,7 @@ def run_of(data: Json) -> Run:
         url=data.get("html_url") or "",
         branch=data.get("head_branch") or "",
         head_owner=((data.get("head_repository") or {}).get("owner") or {}).get("login", ""),
+        started=data.get("run_started_at") or data.get("created_at") or "",
         pulls=tuple(int(p["number"]) for p in data.get("pull_requests") or []),
     )
 
@@ -110,6 +112,7 @@ class Job:
     status: Status
     url: str
     runner: str = ""
+    started: str = ""  # ISO
     steps: tuple[tuple[int, str], ...] = ()  # number and name of the steps that failed
 
 
@@ -123,6 +126,7 @@ def job_of(data: Json) -> Job:
         status=status_of(data.get("status"), data.get("conclusion")),
         url=data.get("html_url") or "",
         runner=data.get("runner_name") or "",
+        started=data.get("started_at") or "",
         steps=tuple(
             (int(s["number"]), str(s["name"]))
             for s in data.get("steps") or []

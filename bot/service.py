@@ -20,6 +20,7 @@ from bot.facts_board import board_of_facts
 from bot.feedback import Keeper, keep
 from bot.github import GitHub, GitHubError
 from bot.intents import Edit, Issue, React, Reply, Rerun, Unreact
+from bot.judging import judge_facts
 from bot.listening import corrections, poll, votes_on
 from bot.logs import Diagnose, diagnose_log
 from bot.perform import Performer, comments_on
@@ -50,6 +51,7 @@ class Bot:
     day: Callable[[], str] = today
     boards_seen: list[Board] = field(default_factory=list)  # also of what could not be written
     keeper: Keeper | None = None  # of feedback
+    history: str | None = None  # URL of the database that verdicts come from
 
     def handle(self, event: Event) -> list[Board]:
         """Do what one event asks for; returns the boards that were brought up to date.
@@ -82,7 +84,10 @@ class Bot:
 
     def _gather(self, pull: Pull, policy: Policy, *, read_logs: bool = True) -> Facts:
         ignore = self.ignore | frozenset(policy.ignore_workflows)
-        return gather(self.github, pull, ignore=ignore, diagnose=self.diagnose, cache=self.cache, read_logs=read_logs)
+        facts = gather(self.github, pull, ignore=ignore, diagnose=self.diagnose, cache=self.cache, read_logs=read_logs)
+        if self.history and read_logs:
+            judge_facts(facts, self.github.repository, self.history)
+        return facts
 
     def _update(self, pull: Pull) -> Board:
         policy = self._policy_or_default(pull)

@@ -106,7 +106,13 @@ def command() -> None:
         budget=Budget(600 if name == "schedule" else 200),
     )
     login = os.environ.get("BOT_LOGIN", "github-actions[bot]")
-    bot = Bot(github, login, ignore=own_workflow(), keeper=keeper_for(github, os.environ))
+    bot = Bot(
+        github,
+        login,
+        ignore=own_workflow(),
+        keeper=keeper_for(github, os.environ),
+        history=os.environ.get("MATRIX_HISTORY"),
+    )
     try:
         boards = handle(bot, name, payload)
     except GitHubError as e:

@@ -44,7 +44,8 @@ def bots(cache: MutableMapping[int, str], login: str, pace: float) -> MakeBot:
         if key not in clients:
             clients[key] = GitHub(repository, auth(installation), base_url=base_url, pace=pace, etags=ETags())
         clients[key].budget = Budget(400)
-        return Bot(clients[key], login, cache=cache, keeper=keeper_for(clients[key], os.environ))
+        keeper = keeper_for(clients[key], os.environ)
+        return Bot(clients[key], login, cache=cache, keeper=keeper, history=os.environ.get("MATRIX_HISTORY"))
 
     return make
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,15 +134,34 @@ def check(paths: tuple[Path, ...]) -> None:
 
 
 @command.command("new")
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--write", is_flag=True, help="Write it to .matrix/rules/NAME.yaml in place of printing it.")
-def new(name: str, write: bool) -> None:
-    """Start a rule of your own: matrix rules new acme_store --write."""
+@click.option("--from-feedback", "ident", metavar="ID", help="Propose it from a correction, whose id this is.")
+@click.option("--db", metavar="URL", help="Where feedback is; else $MATRIX_HISTORY, else the branch matrix-feedback.")
+def new(name: str | None, write: bool, ident: str | None, db: str | None) -> None:
+    """Start a rule of your own: matrix rules new acme_store --write.
+
+    With --from-feedback the line that a `/wrong` named becomes its first pattern and example. Without NAME it is the
+    category that was named; for one that there is, what to add to its page is printed.
+    """
     from matrix.triage.ruleset import user_rules  # noqa: PLC0415
 
+    said = _correction(ident, db) if ident else None
+    if name is None and said is None:
+        raise UsageError("rules new wants a NAME", "write `matrix rules new acme_store`")
+    if name is None and said is not None:
+        name = said[0]
+        if any(r.category == name for r in _all_rules()):
+            from matrix.triage.propose import fragment  # noqa: PLC0415
+
+            if write:
+                raise UsageError(f"{name} has a page already", "name a category of your own, or leave out --write")
+            click.echo(fragment(f"{name.replace('_', '-')}-{ident}", said[1]), nl=False)
+            return
+    assert name is not None
     if not name.replace("_", "").isalnum() or name != name.lower() or not name.isascii():
         raise UsageError(f"{name!r} is no category name", "use lower-case letters, digits and underscores: acme_store")
-    text = SKELETON.format(name=name, slug=name.replace("_", "-"))
+    text = _proposed(name, said[1]) if said else SKELETON.format(name=name, slug=name.replace("_", "-"))
     if not write:
         click.echo(text, nl=False)
         return
@@ -151,6 +171,43 @@ def new(name: str, write: bool) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
     click.echo(f"{target}: written; check it with `matrix rules check`")
+
+
+def _correction(ident: str, db: str | None) -> tuple[str, str]:
+    """Return the category and the line of a correction."""
+    from matrix.history.feedback_source import read_feedback  # noqa: PLC0415
+    from matrix.triage.propose import says_something  # noqa: PLC0415
+
+    all_of_it = read_feedback(db or os.environ.get("MATRIX_HISTORY") or None, Path.cwd())
+    item = next((f for f in all_of_it if f.id == ident), None)
+    corrections = [f.id for f in all_of_it if f.corrected_category]
+    if item is None or not item.corrected_category:
+        newest = ", ".join(corrections[-3:]) or "none"
+        what = "no feedback has the id" if item is None else "no category was named in"
+        raise UsageError(f"{what} {ident}", f"newest corrections: {newest}")
+    if not item.text or not says_something(item.text):
+        raise UsageError(
+            f"{ident} names no line that says what failed: {(item.text or 'none')[:80]!r}",
+            "start the rule with `matrix rules new NAME`, or correct again with line=N",
+        )
+    return item.corrected_category, item.text
+
+
+def _proposed(name: str, line: str) -> str:
+    """Return the skeleton with a line's pattern and example in place of its own."""
+    from matrix.triage.propose import example, pattern  # noqa: PLC0415
+
+    slug = name.replace("_", "-")
+    kept = [
+        row
+        for row in SKELETON.format(name=name, slug=slug).splitlines()
+        if not row.startswith(("captures:", "  path:"))
+    ]
+    text = "\n".join(
+        pattern(f"{slug}-first", line) if row.startswith("  - {id:") else example(line) if "▶ acme" in row else row
+        for row in kept
+    )
+    return text.replace(" about {path}", "").replace("处理 {path}", "处理") + "\n"
 
 
 @command.command("docs")

@@ -155,14 +155,24 @@ class Sightings:
     last: float | None
 
 
-def sightings(c: Connection, *, signature: str, since: float) -> Sightings:
-    """Count a signature since a time: "seen 7 times since Monday, in 3 pull requests"."""
+def sightings(
+    c: Connection, *, signature: str, since: float, repository: str | None = None, other_than: str | None = None
+) -> Sightings:
+    """Count a signature since a time: "seen 7 times since Monday, in 3 pull requests".
+
+    `other_than` leaves a run out, that of the failure at hand.
+    """
     causes, runs = schema.causes, schema.runs
-    row = c.execute(
+    statement = (
         select(func.count(), func.count(runs.c.pr.distinct()), func.min(causes.c.started), func.max(causes.c.started))
         .join_from(causes, runs, runs.c.id == causes.c.run_id)
         .where(causes.c.signature == signature, causes.c.started >= since)
-    ).one()
+    )
+    if repository is not None:
+        statement = statement.where(runs.c.repository == repository)
+    if other_than is not None:
+        statement = statement.where(runs.c.id != other_than)
+    row = c.execute(statement).one()
     return Sightings(row[0], row[1], row[2], row[3])
 
 

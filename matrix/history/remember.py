@@ -5,18 +5,23 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+
+from sqlalchemy import Connection
 
 from matrix.history.attribute import Failure, Observation, attribute
 from matrix.history.origin import named_files
-from matrix.history.queries import observations
+from matrix.history.queries import observations, sightings
 from matrix.history.rows import rows_of, seconds
 from matrix.history.spool import record
 from matrix.history.store import StoreAwayError, open_store
 from matrix.junit_file import TestResult
-from matrix.records import BAD, Attempt, JobRecord, RunRecord, Status, Verdict
+from matrix.records import BAD, Attempt, Fact, JobRecord, RunRecord, Status, Verdict
 from matrix.triage.model import Cause
 
+SEEN = "seen_before"  # key of the fact that says how often this failure was met
+_REMEMBERED = 90 * 86400.0  # seconds in which it is counted
 _AROUND = 80  # lines of log above the evidence in which a traceback may name files
 _GENERIC = re.compile(
     r"(exit(ed)?( with)?( exit)? (code|status)|returned non-zero|exitcode)\W*-?\d+\W*$", re.IGNORECASE
@@ -42,10 +47,11 @@ def judge_and_record(
     return record(url, rows_of(run, folder=str(folder), tests=tests), spool) or warning
 
 
-def judge(run: RunRecord, folder: Path, *, url: str, commands: Mapping[str, str] | None = None) -> str | None:
+def judge(run: RunRecord, folder: Path | None, *, url: str, commands: Mapping[str, str] | None = None) -> str | None:
     """Fill in the verdicts of a finished run from the history; without a database, from this run alone.
 
-    `commands` holds what each job runs: a configuration that stands there is part of the evidence.
+    `commands` holds what each job runs: a configuration that stands there is part of the evidence. Without a folder,
+    logs are not looked at.
     """
     failed = [j for j in run.jobs if j.status in BAD]
     if not failed:
@@ -70,9 +76,25 @@ def judge(run: RunRecord, folder: Path, *, url: str, commands: Mapping[str, str]
                 )
                 others = [o for o in known if o.run != run.id]
                 job.verdict = _verdict(run, job, _evidence(job, folder, commands), [*others, *own])
+                _note_sightings(c, run, job)
     finally:
         store.close()
     return None
+
+
+def _note_sightings(c: Connection, run: RunRecord, job: JobRecord) -> None:
+    """Say among the job's facts how often its failure was met before, in other runs of this repository."""
+    job.facts = [f for f in job.facts if f.key != SEEN]
+    cause = _first_cause(job)
+    if cause is None or not cause.signature or _is_generic(cause):
+        return
+    since = seconds(run.started) - _REMEMBERED
+    seen = sightings(c, signature=cause.signature, since=since, repository=run.repository or "", other_than=run.id)
+    if seen.times and seen.first is not None:
+        first = datetime.fromtimestamp(seen.first, UTC).date().isoformat()
+        times = f"{seen.times} time{'s' * (seen.times != 1)} since {first}"
+        where = f", in {seen.pulls} pull request{'s' * (seen.pulls != 1)}" if seen.pulls else ", on no pull request"
+        job.facts.append(Fact(key=SEEN, value=times + where))
 
 
 def _observations(run: RunRecord, job: JobRecord) -> list[Observation]:
@@ -120,16 +142,20 @@ def _verdict(run: RunRecord, job: JobRecord, evidence: str, known: list[Observat
         seen=_observation(run, job, last),
         category=cause.category,
         files=named_files(evidence, run.changed_files or []),
-        generic=cause.line is None or (cause.category == "unknown" and bool(_GENERIC.search(cause.text))),
+        generic=_is_generic(cause),
     )
     return attribute(failure, known)
 
 
-def _evidence(job: JobRecord, folder: Path, commands: Mapping[str, str] | None) -> str:
+def _is_generic(cause: Cause) -> bool:
+    return cause.line is None or (cause.category == "unknown" and bool(_GENERIC.search(cause.text)))
+
+
+def _evidence(job: JobRecord, folder: Path | None, commands: Mapping[str, str] | None) -> str:
     cause = _first_cause(job)
     if cause is None:
         return ""
-    around = _around(folder / job.attempts[-1].log, cause)
+    around = _around(folder / job.attempts[-1].log, cause) if folder else ""
     return "\n".join([cause.text, *cause.tests, (commands or {}).get(job.name, ""), around])
 
 
