@@ -14,7 +14,7 @@ ODDS = 1000.0
 # How often the job fails on a good commit in the same way, and how often it passes on a bad one: grids, with a prior
 # weight each. Most jobs do neither, so that a steady job pays little for the doubt.
 FLAKE_RATES = ((0.0, 0.55), (0.02, 0.12), (0.05, 0.1), (0.1, 0.09), (0.2, 0.08), (0.35, 0.06))
-MISS_RATES = ((0.0, 0.995), (0.2, 0.004), (0.5, 0.001))
+MISS_RATES = ((0.0, 0.98), (0.2, 0.015), (0.5, 0.005))
 _EPSILON = 1e-5  # nothing is impossible: a disk may fill, a host may lie
 
 

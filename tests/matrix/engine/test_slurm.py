@@ -156,6 +156,7 @@ def restart_controller():
     start_controller()
 
 
+@pytest.mark.soak  # how soon this Slurm offers a lost node again varies from seconds to minutes
 def test_a_job_whose_node_is_lost_is_started_again_and_leaves_nothing_behind(slurm):  # noqa: F811
     slurm.matrix({"job": {"command": CHILDREN + 'if [ "$MATRIX_ATTEMPT" = 1 ]; then sleep 600; fi', "cards": 2}})
     run = slurm.start()
