@@ -46,6 +46,7 @@ def cancel(site, job):
         os.kill(leader.ppid, signal.SIGTERM)
 
 
+@pytest.mark.soak  # 20 s alone; beside the whole suite on two cores it has run past two minutes
 def test_twelve_jobs_end_alike_on_one_host_and_on_slurm(tmp_path, slurm):  # noqa: F811
     local = Site(tmp_path / "local", "local")
     children = []
