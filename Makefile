@@ -42,4 +42,4 @@ bench: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/bench.sh
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .matrix
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis out site .matrix/runs .matrix/times .matrix/bisect
