@@ -13,8 +13,8 @@ from matrix.records import RunRecord, Status, dump
 from matrix.report import github
 from matrix.report.terminal import Live, summary
 from matrix.run.folder import find
-from matrix.run.loop import Listener
 from matrix.run.session import Session
+from matrix.run.state import Listener
 from matrix.spec.load import find as find_spec
 
 

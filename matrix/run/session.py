@@ -23,9 +23,10 @@ from matrix.run import engines
 from matrix.run import record as records
 from matrix.run.companions import check_out
 from matrix.run.folder import RECORD, create, locked, runs_folder
-from matrix.run.loop import Listener, Runner
+from matrix.run.loop import Runner
 from matrix.run.own_cards import site_host
 from matrix.run.prepare import Place, handoff_paths, shard_folder
+from matrix.run.state import Listener
 from matrix.run.times import expected_times
 from matrix.shard import times as shard_times
 from matrix.spec.job import Job

@@ -18,7 +18,7 @@ import pytest
 import matrix
 from matrix.cli import main
 from matrix.records import load
-from matrix.run import loop
+from matrix.run import starting
 
 MATRIX = [sys.executable, "-c", "from matrix.cli import main; main()"]
 
@@ -301,7 +301,7 @@ def test_cards_never_overlap_and_each_job_sees_its_own(repo):
 
 
 def test_a_wide_job_is_not_starved_by_another_runner(repo, monkeypatch):
-    monkeypatch.setattr(loop, "_RESERVE_AFTER", 0.5)
+    monkeypatch.setattr(starting, "RESERVE_AFTER", 0.5)
     # The two cards of the other runner come free at different moments, so that never both are.
     seconds = ["1.25", *["0.5"] * 30]
     repo.write({f"n{i}": {"command": f"sleep {s}", "cards": 1} for i, s in enumerate(seconds)}, "narrow.yaml")
