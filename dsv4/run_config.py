@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from dsv4.config import PRESETS, ConfigSection, LossConfig, ModelConfig, explain_fault
 from dsv4.config_file import Document, read_document
 from dsv4.errors import UsageError
-from dsv4.optim.newton_schulz import COEFFICIENTS
+from dsv4.optim.coefficients import COEFFICIENTS
 from dsv4.optim.schedule import Schedule
 from dsv4.parallel.config import ParallelConfig
 

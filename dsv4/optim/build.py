@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import paddle
 
 from dsv4.optim.adamw import AdamSettings
+from dsv4.optim.coefficients import coefficients
 from dsv4.optim.hybrid import HybridOptimizer
 from dsv4.optim.muon import MuonSettings
-from dsv4.optim.newton_schulz import coefficients
 from dsv4.optim.rules import Assignment, ParameterInfo, Rule, assign_all, megatron_rule, paddleformers_rule
 from dsv4.run_config import RunConfig
 

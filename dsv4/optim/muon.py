@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import paddle
 
 from dsv4.errors import UsageError
-from dsv4.optim.newton_schulz import Triple, orthogonalize
+from dsv4.optim.coefficients import Triple
+from dsv4.optim.newton_schulz import orthogonalize
 
 # Scale of the orthogonal update by the shape [out, in]. Source: Emerging-Optimizers `get_muon_scale_factor`.
 SCALE_MODES: dict[str, Callable[[int, int], float]] = {

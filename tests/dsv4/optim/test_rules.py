@@ -7,9 +7,9 @@ import pytest
 from dsv4.errors import UsageError
 from dsv4.optim.adamw import AdamSettings
 from dsv4.optim.clip import clip_, squared_norm
+from dsv4.optim.coefficients import coefficients
 from dsv4.optim.hybrid import HybridOptimizer
 from dsv4.optim.muon import MuonSettings
-from dsv4.optim.newton_schulz import coefficients
 from dsv4.optim.rules import ParameterInfo, Rule, assign_all, megatron_rule, paddleformers_rule, table
 from dsv4.optim.schedule import Schedule
 

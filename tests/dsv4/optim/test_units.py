@@ -9,8 +9,9 @@ import pytest
 from safetensors.paddle import load_file
 
 from dsv4.optim.adamw import AdamSettings, adamw_step
+from dsv4.optim.coefficients import coefficients
 from dsv4.optim.muon import MuonEntry, MuonSettings, muon_step, orthogonal_updates
-from dsv4.optim.newton_schulz import coefficients, orthogonalize
+from dsv4.optim.newton_schulz import orthogonalize
 from dsv4.optim.schedule import Schedule
 
 DATA = Path(__file__).parents[2] / "data" / "dsv4" / "train"

@@ -5,6 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from dsv4.align.record import Record, read_record
 from dsv4.parallel.launch import launch
 from tests.dsv4.conftest import REFERENCE
@@ -47,3 +49,10 @@ def column(path, key):
 
 def lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def assert_close(record, expected, rel=1e-12):
+    """Two records of one computation, equal but for the rounding of float64."""
+    for row, want in zip(record.rows, expected.rows, strict=True):
+        assert row.key == want.key
+        assert (row.main, row.mtp) == pytest.approx((want.main, want.mtp), rel=rel), row.key

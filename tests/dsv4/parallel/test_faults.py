@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from dsv4 import checkpoint
 from dsv4.align.compare import compare
 from dsv4.align.record import read_record
 from dsv4.parallel.launch import launch
+from dsv4.run import RunOptions, run_training
+from dsv4.run_config import load_run_config
 from tests.dsv4.conftest import REFERENCE, small_run
-from tests.dsv4.parallel.jobs import FILES, reference
+from tests.dsv4.parallel.jobs import FILES, assert_close, reference
 
 
 @pytest.fixture
@@ -47,6 +50,8 @@ def hurt(logs, victim, after_steps, wait, number):
         if log.exists() and done in log.read_text():
             break
         time.sleep(0.02)
+    else:
+        wait = 0.0  # too late: end the job, so that the test can tell what it did
     time.sleep(wait)
     try:
         os.kill(json.loads((logs / "ranks.json").read_text())[str(victim)], number)
@@ -64,6 +69,7 @@ def hurt_while_training(folder, name, ranks, victim, number, *arguments, after_s
     outcome = train(folder, logs, ranks, *arguments, init=init)
     ended = time.monotonic()
     thread.join()
+    assert f"step: {after_steps}/" in (logs / "workerlog.0").read_text(), f"{name} did not reach step {after_steps}"
     return outcome, ended - (moments[0] or ended)
 
 
@@ -98,25 +104,32 @@ def test_a_killed_rank_is_named_and_the_run_goes_on_on_fewer(endless, tmp_path):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3000)
-def test_ranks_killed_at_twenty_random_moments_are_named_within_ten_seconds(endless, tmp_path):
-    moments = random.Random(7)
+@pytest.mark.timeout(3600)
+def test_ranks_killed_at_twenty_random_moments_are_named_within_ten_seconds_and_the_run_goes_on(endless, tmp_path):
+    """Each job resumes what the one before left and is killed no earlier than five steps on; no loss is touched."""
+    config, tokens = endless
+    moments, layout = random.Random(7), ("pipeline_parallel=2", "expert_parallel=2")
     for turn in range(20):
-        victim = turn % 4
+        victim, start = turn % 4, _saved_step(tmp_path)
         outcome, seconds = hurt_while_training(
-            tmp_path, f"kill{turn}", 4, victim, signal.SIGKILL, *endless, "pipeline_parallel=2", "expert_parallel=2",
-            "steps=100000", after_steps=_next_step(tmp_path), wait=moments.uniform(0, 1),
+            tmp_path, f"kill{turn}", 4, victim, signal.SIGKILL, config, tokens, *layout, "steps=100000",
+            after_steps=start + 5, wait=moments.uniform(0, 1),
         )  # fmt: skip
         assert outcome.first.number == victim, turn
         assert named_by_triage(tmp_path / f"kill{turn}") == victim, turn
         assert seconds < 10, turn
         assert_whole(tmp_path / "ck")
-        (tmp_path / f"kill{turn}").rename(tmp_path / f"done{turn}")
+        print(f"kill {turn} of rank {victim} after step {start + 5}: ended in {seconds:.2f} s")
+    last = _saved_step(tmp_path) + 5
+    assert train(tmp_path, tmp_path / "end", 4, config, tokens, *layout, f"steps={last}").code == 0
+    options = RunOptions(tokens=tokens, record=tmp_path / "one.csv")
+    run_training(load_run_config(config, (f"steps={last}",)), options)
+    assert_close(read_record(tmp_path / "run.csv"), read_record(tmp_path / "one.csv"))
 
 
-def _next_step(folder):
+def _saved_step(folder):
     path = checkpoint.latest(folder / "ck")
-    return 1 + (int(path.name.removeprefix("step-")) if path else 0)
+    return int(path.name.removeprefix("step-")) if path else 0
 
 
 @pytest.mark.align
@@ -131,6 +144,7 @@ def test_after_kills_of_each_rank_the_run_still_equals_megatron(tmp_path):
         assert outcome.first.number == victim
         assert seconds < 10
         assert named_by_triage(tmp_path / f"kill{turn}") == victim
+        print(f"kill of rank {victim} after step {step}: ended in {seconds:.2f} s")
     done = train(tmp_path, tmp_path / "end", 2, *arguments, "expert_parallel=2", init=FILES["init"])
     assert done.code == 0
     assert compare(read_record(tmp_path / "run.csv"), reference()).equal
@@ -170,6 +184,8 @@ def test_a_job_that_is_asked_to_stop_saves_between_two_steps_on_all_ranks(endles
     for line in job.stdout:
         if line.startswith("global_step"):
             break
+    # The launcher is to be small and quick to start: Paddle is the ranks' matter.
+    assert "libpaddle" not in Path(f"/proc/{job.pid}/maps").read_text()
     job.terminate()
     _, err = job.communicate()
     assert job.returncode == 128 + signal.SIGTERM, err

@@ -15,7 +15,7 @@ from dsv4.align.record import read_record
 from dsv4.run import RunOptions, run_training
 from dsv4.run_config import load_run_config
 from tests.dsv4.conftest import REFERENCE, small_run
-from tests.dsv4.parallel.jobs import FILES, column, lines, reference, reference_run, run_job
+from tests.dsv4.parallel.jobs import FILES, assert_close, column, lines, reference, reference_run, run_job
 
 STEPS = 3
 TWO = {
@@ -182,12 +182,6 @@ def test_own_data_give_the_mean_over_ranks_of_megatrons_undivided_indexer_loss(t
 def test_a_divided_indexer_loss_is_divided_alike_on_ranks(two_ranks):
     expected = reference("losses_f64_indexer_scaled.csv", 2)
     assert compare(read_record(two_ranks / "scaled.csv"), expected).equal
-
-
-def assert_close(record, expected):
-    for row, want in zip(record.rows, expected.rows, strict=True):
-        assert row.key == want.key
-        assert (row.main, row.mtp) == pytest.approx((want.main, want.mtp), rel=1e-12)
 
 
 @pytest.mark.align
