@@ -82,7 +82,10 @@ def split(no: int, text: str, *, iso: bool = False) -> Line:
         if not stream:
             stream, rank, body = _rank(body)
     if found := _GLOG.match(body):
-        return Line(no, text, body[found.end() :], stream, rank, _GLOG_LEVEL[found["level"]])
+        body = body[found.end() :]
+        # glog's signal handler prints its dump at whatever level its writer was given (Paddle: W)
+        dying = body.startswith("*** SIG")
+        return Line(no, text, body, stream, rank, "fatal" if dying else _GLOG_LEVEL[found["level"]])
     if body[:1] in "[(<|TDINWECFSdiwecf" and (found := _LOGGER.match(body)):
         level = found["level"].lower()
     elif body is not text and (found := re.match(r"[^:\n]{0,80}?\b(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b", body)):

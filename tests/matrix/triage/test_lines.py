@@ -53,6 +53,12 @@ def test_a_logger_s_level_is_known(raw, level, body):
     assert (line.level, line.body) == (level, body)
 
 
+def test_a_signal_that_glog_dumps_is_fatal_at_whatever_level_it_is_written():
+    head = "W0819 16:59:47.757876 32004 init.cc:234] "
+    assert split(1, head + "*** SIGABRT (@0x3e8) received by PID 22951").level == "fatal"
+    assert split(1, head + "You could check whether a process was killed").level == "warning"
+
+
 def test_of_a_line_that_was_redrawn_the_last_drawing_counts():
     assert clean(1, b"10%|# |\r50%|###|\r100%|#####|\r").text == "100%|#####|"
 
