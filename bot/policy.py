@@ -23,19 +23,21 @@ class _Model(BaseModel):
 class Rule(_Model):
     """Who may give one kind of command."""
 
-    permission: Level = "write"  # on the repository, at least
-    author: bool = False  # the pull request's author may as well
+    permission: Level = Field("write", description="On the repository, at least.")
+    author: bool = Field(False, description="The pull request's author may as well.")
 
 
 class Policy(_Model):
     """The whole policy; without a file these values hold."""
 
-    commands: dict[str, Rule] = Field(default_factory=dict)
-    trusted: tuple[str, ...] = ()  # logins that count as having write permission
-    approved_label: str = "ok-to-test"  # a newcomer's pull request wants it before its author may re-run
-    reruns_per_user_per_day: int = Field(30, ge=0)  # on one pull request
-    languages: tuple[Literal["en", "zh"], ...] = ("en", "zh")
-    ignore_workflows: tuple[str, ...] = ()  # names or paths of workflows that are not reported
+    commands: dict[str, Rule] = Field(default_factory=dict, description="Command -> who may give it.")
+    trusted: tuple[str, ...] = Field((), description="Logins that count as having write permission.")
+    approved_label: str = Field(
+        "ok-to-test", description="A newcomer's pull request wants this label before its author may re-run."
+    )
+    reruns_per_user_per_day: int = Field(30, ge=0, description="On one pull request; admins have no limit.")
+    languages: tuple[Literal["en", "zh"], ...] = Field(("en", "zh"), description="Of the comment, in this order.")
+    ignore_workflows: tuple[str, ...] = Field((), description="Names or paths of workflows that are not reported.")
 
     def rule(self, command: Command) -> tuple[str, Rule]:
         """Return the name of the rule for a command, and the rule."""

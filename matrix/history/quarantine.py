@@ -80,18 +80,22 @@ class Quarantine:
 
 
 class _Entry(BaseModel):
+    """A test whose failures are shown and do not count."""
+
     model_config = ConfigDict(extra="forbid")
-    test: Line
-    owner: Line
-    reason: Line
-    issue: Line
-    expires: Date
-    job: Line | None = None
+    test: Line = Field(description="Node id: of a file, a class, a test with all its parameters, or one of these.")
+    owner: Line = Field(description="Who mends it.")
+    reason: Line = Field(description="Why it may fail for now; shown with every failure.")
+    issue: Line = Field(description="Where it is followed up.")
+    expires: Date = Field(description="The first day on which its failures count again.")
+    job: Line | None = Field(None, description="Only in this job of the matrix.")
 
 
-class _File(BaseModel):
+class QuarantineFile(BaseModel):
+    """The tests in quarantine."""
+
     model_config = ConfigDict(extra="forbid")
-    quarantine: list[_Entry] = Field(default_factory=list)
+    quarantine: list[_Entry] = Field(default_factory=list, description="The entries.")
 
 
 def load(root: Path) -> Quarantine:
@@ -113,10 +117,10 @@ def load(root: Path) -> Quarantine:
     data = plain(document.data)
     if not problems and data is not None:
         try:
-            listed = _File.model_validate(data).quarantine
+            listed = QuarantineFile.model_validate(data).quarantine
         except ValidationError as e:
             problems = [
-                Problem(document.line(error["loc"]), show_path(error["loc"]), sentence(error, _File))
+                Problem(document.line(error["loc"]), show_path(error["loc"]), sentence(error, QuarantineFile))
                 for error in e.errors()
             ]
         else:

@@ -65,9 +65,11 @@ def card_suits(card: Card, model: str | None) -> bool:
 
 
 class _CardGroup(BaseModel):
+    """Cards of one model."""
+
     model_config = ConfigDict(extra="forbid")
-    model: Line | None = None
-    count: int = Field(ge=1, le=1024)
+    model: Line | None = Field(None, description="Model of these cards, such as H20.")
+    count: int = Field(ge=1, le=1024, description="How many of them.")
 
 
 def _groups(value: Any) -> Any:
@@ -77,12 +79,20 @@ def _groups(value: Any) -> Any:
 
 
 class _HostSpec(BaseModel):
+    """A machine that jobs may run on."""
+
     model_config = ConfigDict(extra="forbid")
-    cards: Annotated[list[_CardGroup], Short(_groups)] = Field(default_factory=list)
-    model: Line | None = None
-    memory: Size | None = None
-    cpu_jobs: int | None = Field(None, ge=1)
-    labels: Annotated[list[Line], OneOrMany()] = Field(default_factory=list)
+    cards: Annotated[list[_CardGroup], Short(_groups, {"type": "integer"})] = Field(
+        default_factory=list, description="How many cards, or groups of several models."
+    )
+    model: Line | None = Field(None, description="Model of all of them, where it stands in no group.")
+    memory: Size | None = Field(None, description="Main memory that jobs may use.")
+    cpu_jobs: int | None = Field(
+        None, ge=1, description="Jobs without cards at the same time; as many as it has cores when not given."
+    )
+    labels: Annotated[list[Line], OneOrMany()] = Field(
+        default_factory=list, description="Of the GitHub Actions runners on it, for `matrix plan --engine actions`."
+    )
 
     @model_validator(mode="after")
     def _one_model(self) -> _HostSpec:
@@ -91,9 +101,11 @@ class _HostSpec(BaseModel):
         return self
 
 
-class _HostsSpec(BaseModel):
+class HostsSpec(BaseModel):
+    """The hosts of a site."""
+
     model_config = ConfigDict(extra="forbid")
-    hosts: dict[Line, _HostSpec] = Field(min_length=1)
+    hosts: dict[Line, _HostSpec] = Field(min_length=1, description="Name -> host.")
 
 
 def pretended(count: int, name: str = "localhost") -> Host:
@@ -127,10 +139,10 @@ def read_hosts(path: Path) -> list[Host]:
     problems = list(document.problems)
     if not problems:
         try:
-            spec = _HostsSpec.model_validate(document.data)
+            spec = HostsSpec.model_validate(document.data)
         except ValidationError as e:
             problems = [
-                Problem(document.line(error["loc"]), show_path(error["loc"]), sentence(error, _HostsSpec))
+                Problem(document.line(error["loc"]), show_path(error["loc"]), sentence(error, HostsSpec))
                 for error in e.errors()
             ]
         else:

@@ -42,7 +42,7 @@ class CardsSpec(_Model):
 class ContainerSpec(_Model):
     """The image that the command runs in, by docker or podman."""
 
-    image: Line
+    image: Line = Field(description="Name of the image, as `docker run` takes it.")
     shm: Size | None = Field(None, description="Size of /dev/shm.")
     mounts: list[Line] = Field(default_factory=list, description="As for `docker run --volume`.")
 
@@ -75,17 +75,19 @@ class InputsSpec(_Model):
 class HandOffSpec(_Model):
     """Something that a job leaves for others."""
 
-    path: Line
+    path: Line = Field(description="File or folder, relative to `cwd`; must be there, newer than the start and sound.")
     name: HandOffName | None = Field(None, description="What `needs` says; the job's own name when not given.")
-    kind: Literal["checkpoint", "files"] = "checkpoint"
+    kind: Literal["checkpoint", "files"] = Field(
+        "checkpoint", description="checkpoint: its tensors are looked at; files: that they are there and not empty."
+    )
 
 
 class LossSpec(_Model):
     """Losses that must come out."""
 
     file: Line = Field(description="Lines of `step loss`; {card} becomes the model of the card.")
-    rtol: float = Field(0.0, ge=0)
-    atol: float = Field(0.0, ge=0)
+    rtol: float = Field(0.0, ge=0, description="Relative tolerance; 0 with `atol` 0 means equal to the bit.")
+    atol: float = Field(0.0, ge=0, description="Absolute tolerance.")
     steps: list[int] = Field(default_factory=list, description="Only these steps; all when empty.")
     record: Line | None = Field(None, description="A file that the job writes; its log when not given.")
 
@@ -93,15 +95,15 @@ class LossSpec(_Model):
 class TimeLimitSpec(_Model):
     """A measured time and how far above it a job may be."""
 
-    value: Duration
-    tolerance: float = Field(0.05, ge=0)
+    value: Duration = Field(description="As it was measured.")
+    tolerance: float = Field(0.05, ge=0, description="Share above it that is allowed.")
 
 
 class MemoryLimitSpec(_Model):
     """A measured peak of memory and how far above it a job may be."""
 
-    value: Size
-    tolerance: float = Field(0.05, ge=0)
+    value: Size = Field(description="As it was measured, of all processes of the job.")
+    tolerance: float = Field(0.05, ge=0, description="Share above it that is allowed.")
 
 
 def _in(key: str) -> Any:
@@ -111,9 +113,13 @@ def _in(key: str) -> Any:
 class BaselineSpec(_Model):
     """Recorded values that a job is held to."""
 
-    loss: Annotated[LossSpec, Short(_in("file"), _STRING)] | None = None
-    time: Annotated[TimeLimitSpec, Short(_in("value"), _STRING)] | None = None
-    memory: Annotated[MemoryLimitSpec, Short(_in("value"), _STRING)] | None = None
+    loss: Annotated[LossSpec, Short(_in("file"), _STRING)] | None = Field(None, description="Losses by step.")
+    time: Annotated[TimeLimitSpec, Short(_in("value"), _STRING)] | None = Field(
+        None, description="How long the job may take."
+    )
+    memory: Annotated[MemoryLimitSpec, Short(_in("value"), _STRING)] | None = Field(
+        None, description="How much main memory it may use."
+    )
 
 
 class ExpectsSpec(_Model):
@@ -126,14 +132,14 @@ class ExpectsSpec(_Model):
 class AllowFailureSpec(_Model):
     """Why a failure does not fail the run, and until when. After that day it counts again."""
 
-    reason: Line
-    until: Date
+    reason: Line = Field(description="Shown in every report.")
+    until: Date = Field(description="The first day on which failures count again.")
 
 
 class PytestSpec(_Model):
     """Tests to run with pytest."""
 
-    targets: Annotated[list[Line], OneOrMany()] = Field(min_length=1)
+    targets: Annotated[list[Line], OneOrMany()] = Field(min_length=1, description="Files, folders or node ids.")
     args: list[Text] = Field(default_factory=list, description="Further arguments of pytest.")
     workers: int | None = Field(None, ge=1, le=256, description="Processes of pytest-xdist.")
 
@@ -176,7 +182,9 @@ Combination = dict[str, Any]
 class Settings(_Model):
     """Settings of jobs; as `defaults` they hold for all jobs of the matrix or the suite that do not say otherwise."""
 
-    cards: Annotated[CardsSpec, Short(_in("count"), {"type": "integer", "minimum": 0})] = CardsSpec(count=0)
+    cards: Annotated[CardsSpec, Short(_in("count"), {"type": "integer", "minimum": 0})] = Field(
+        CardsSpec(count=0), description="Cards that the job leases; none for a job of the CPU."
+    )
     nodes: int | None = Field(
         None, ge=1, le=256, description="Nodes of a cluster that the job is spread over; its cards are divided evenly."
     )
@@ -185,19 +193,25 @@ class Settings(_Model):
     expect: Duration | None = Field(None, description="Expected time, until history knows better.")
     env: dict[str, Text] = Field(default_factory=dict, description="Environment; null in a job removes a default.")
     cwd: RelativePath = Field(".", description="Working folder, relative to that of the matrix.")
-    container: Annotated[ContainerSpec, Short(_container, _STRING)] | None = None
-    inputs: Annotated[InputsSpec, Short(_inputs, _STRING, _LIST)] = InputsSpec()
-    baseline: BaselineSpec = BaselineSpec()
-    expects: ExpectsSpec = ExpectsSpec()
+    container: Annotated[ContainerSpec, Short(_container, _STRING)] | None = Field(
+        None, description="Run the command in this image."
+    )
+    inputs: Annotated[InputsSpec, Short(_inputs, _STRING, _LIST)] = Field(
+        InputsSpec(), description="What must be on the host before the job starts."
+    )
+    baseline: BaselineSpec = Field(BaselineSpec(), description="Recorded losses, time and memory that it is held to.")
+    expects: ExpectsSpec = Field(ExpectsSpec(), description="What must have been done for an exit code of 0 to count.")
     retries: int = Field(0, ge=0, le=10, description="Further attempts where the policy allows them.")
-    allow_failure: AllowFailureSpec | None = None
+    allow_failure: AllowFailureSpec | None = Field(None, description="Failures are shown and do not count for now.")
     paths: Annotated[list[Line], Many] = Field(
         default_factory=list, description="Globs of changed files that this job looks at; without them, all."
     )
     companions: Annotated[list[Line], Many] = Field(
         default_factory=list, alias="with", description="Repositories checked out beside this one, as REPO@REF."
     )
-    tags: Annotated[list[Name], Many] = Field(default_factory=list)
+    tags: Annotated[list[Name], Many] = Field(
+        default_factory=list, description="For `--only tag:NAME`; markers of pytest's items."
+    )
 
     @field_validator("paths")
     @classmethod
@@ -228,11 +242,13 @@ class Settings(_Model):
 class JobSpec(Settings):
     """A job as it is written; with parameters or shards it stands for several."""
 
-    description: Text | None = None
+    description: Text | None = Field(None, description="For readers; also in `matrix list --json`.")
     command: Annotated[list[Text] | None, Short(_command, _STRING)] = Field(
         None, description="A line for bash (-e, pipefail), or a list of arguments that no shell sees."
     )
-    pytest: Annotated[PytestSpec, Short(_pytest, _STRING, _LIST)] | None = None
+    pytest: Annotated[PytestSpec, Short(_pytest, _STRING, _LIST)] | None = Field(
+        None, description="Tests to run instead of a command; their results are read."
+    )
     parameters: dict[str, Annotated[list[Text], Many]] = Field(
         default_factory=dict, description="Name and values; ${{ name }} stands for the value anywhere in the job."
     )
@@ -281,16 +297,16 @@ class JobSpec(Settings):
 class SuiteSpec(_Model):
     """Jobs that belong together, such as one CI job of old."""
 
-    description: Text | None = None
-    defaults: Settings = Settings()
+    description: Text | None = Field(None, description="For readers.")
+    defaults: Settings = Field(Settings(), description="Settings of all jobs of the suite that do not say otherwise.")
     jobs: dict[str, JobSpec] = Field(description="Name -> job; a name is unique in the whole matrix.")
 
 
 class MatrixSpec(_Model):
     """A matrix file."""
 
-    version: int = Field(1, ge=1, le=1)
-    defaults: Settings = Settings()
+    version: int = Field(1, ge=1, le=1, description="Of the form of this file.")
+    defaults: Settings = Field(Settings(), description="Settings of all jobs that do not say otherwise.")
     floor: Annotated[list[Line], Many] = Field(
         default_factory=list,
         description="Jobs (names, globs, suites or tag:NAME) that run whatever files changed; without it, all jobs.",
@@ -299,7 +315,7 @@ class MatrixSpec(_Model):
         None,
         description="Cards for hosts that have none and no hosts file: N or MODEL:N, as `--cards` has them.",
     )
-    suites: dict[str, SuiteSpec] = Field(min_length=1)
+    suites: dict[str, SuiteSpec] = Field(min_length=1, description="Name -> suite.")
 
     @field_validator("pretend_cards")
     @classmethod

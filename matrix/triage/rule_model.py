@@ -36,8 +36,8 @@ class _Model(BaseModel):
 class Text(_Model):
     """The same facts in English and in Chinese."""
 
-    en: Filled
-    zh: Filled
+    en: Filled = Field(description="English.")
+    zh: Filled = Field(description="Chinese.")
 
     @field_validator("zh")
     @classmethod
@@ -50,8 +50,8 @@ class Text(_Model):
 class Steps(_Model):
     """What to do, one step an entry, in both languages."""
 
-    en: tuple[Filled, ...] = Field(min_length=1)
-    zh: tuple[Filled, ...] = Field(min_length=1)
+    en: tuple[Filled, ...] = Field(min_length=1, description="English.")
+    zh: tuple[Filled, ...] = Field(min_length=1, description="Chinese.")
 
     @model_validator(mode="after")
     def _same_number(self) -> Steps:
@@ -70,17 +70,21 @@ class PatternSpec(_Model):
     starts, or else the match.
     """
 
-    id: PatternId
-    regex: Filled
-    confidence: float = Field(0.9, gt=0.0, le=1.0)
-    where: Where = Where.ANY
-    block: bool = False
-    priority: int = Field(50, ge=0, le=100)  # between patterns that claim one line, the higher wins
-    unless: Filled | None = None  # the line (or block) is not claimed if this is found in it
-    after: Filled | None = None  # an earlier line of the same log or rank must match this
-    prefilter: bool = False  # uses look-around or back-references: the scanner only narrows, `re` decides
-    role: Role | None = None  # where this wording differs from its category
-    fix: Text | None = None  # a more exact sentence than the category's
+    id: PatternId = Field(description="Name of the wording; no two patterns have the same.")
+    regex: Filled = Field(description="Searched in the line; named groups become words of `fix`.")
+    confidence: float = Field(0.9, gt=0.0, le=1.0, description="How sure the wording alone is.")
+    where: Where = Field(Where.ANY, description="What the line must be, by the structure of the log.")
+    block: bool = Field(
+        False, description="Search in the whole traceback or error block; the group `at` claims its line."
+    )
+    priority: int = Field(50, ge=0, le=100, description="Between patterns that claim one line, the higher wins.")
+    unless: Filled | None = Field(None, description="The line (or block) is not claimed if this is found in it.")
+    after: Filled | None = Field(None, description="An earlier line of the same log or rank must match this.")
+    prefilter: bool = Field(
+        False, description="It uses look-around or back-references: the scanner only narrows, `re` decides."
+    )
+    role: Role | None = Field(None, description="Where this wording differs from its category.")
+    fix: Text | None = Field(None, description="A more exact sentence than the category's.")
 
     @field_validator("regex", "unless", "after")
     @classmethod
@@ -98,8 +102,8 @@ class PatternSpec(_Model):
 class Examples(_Model):
     """Texts a rule must claim (the line marked by MARKER) and texts it must leave alone."""
 
-    match: tuple[Filled, ...] = ()
-    no_match: tuple[Filled, ...] = ()
+    match: tuple[Filled, ...] = Field((), description="Texts to claim, the line marked by `▶ `.")
+    no_match: tuple[Filled, ...] = Field((), description="Texts to leave alone.")
 
     @field_validator("match")
     @classmethod
@@ -113,20 +117,26 @@ class Examples(_Model):
 class Rule(_Model):
     """One category of failure: a file of the same name, and a page of the documentation."""
 
-    category: CategoryId
-    title: Text
-    what: Text
-    why: Text
-    role: Role = "cause"
-    follows: tuple[CategoryId, ...] = ()  # categories that this one is usually a consequence of
-    captures: dict[str, Text] = Field(default_factory=dict)  # words for a capture that the matching pattern lacks
-    structure: Text | None = None  # how the ranking tells it by structure alone; a category without patterns needs it
-    patterns: tuple[PatternSpec, ...] = ()
-    fix: Text
-    steps: Steps
-    false_positives: Text
-    references: tuple[Annotated[str, StringConstraints(pattern=r"^https?://\S+$")], ...] = Field(min_length=1)
-    examples: Examples = Examples()
+    category: CategoryId = Field(description="Name of the category and of the file.")
+    title: Text = Field(description="What failed, in a few words.")
+    what: Text = Field(description="What it is.")
+    why: Text = Field(description="Why it happens.")
+    role: Role = Field("cause", description="What it usually is.")
+    follows: tuple[CategoryId, ...] = Field((), description="Categories that this one is usually a consequence of.")
+    captures: dict[str, Text] = Field(
+        default_factory=dict, description="Words for a capture that the matching pattern lacks."
+    )
+    structure: Text | None = Field(
+        None, description="How the ranking tells it by structure alone; a category without patterns needs it."
+    )
+    patterns: tuple[PatternSpec, ...] = Field((), description="The wordings that show it.")
+    fix: Text = Field(description="What to do; `{name}` stands for what a pattern captured.")
+    steps: Steps = Field(description="What to do, one step an entry.")
+    false_positives: Text = Field(description="What looks like it and is not.")
+    references: tuple[Annotated[str, StringConstraints(pattern=r"^https?://\S+$")], ...] = Field(
+        min_length=1, description="Where more is said."
+    )
+    examples: Examples = Field(Examples(), description="What proves the patterns.")
 
     @model_validator(mode="after")
     def _is_decidable(self) -> Rule:

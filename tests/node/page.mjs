@@ -25,7 +25,7 @@ for (const scheme of order.schemes) {
       await page.keyboard.press('Tab')
       const first = await page.evaluate(() => document.activeElement?.textContent)
       const links = await page.evaluate(() => [...document.querySelectorAll('a[href]')].map((a) => a.href))
-      if (order.shots) await page.screenshot({ path: `${order.shots}/${n}-${scheme}-${width}.png`, fullPage: order.full ?? false })
+      if (order.shots) await page.screenshot({ path: `${order.shots}/${n}-${scheme}-${width}.png`, fullPage: order.full ?? true })
       out.push({
         url, scheme, width, status: answer.status(), interactive, wide, first, links, errors,
         violations: found.violations.map((v) => `${v.id}: ${v.nodes.map((x) => x.html.slice(0, 120)).slice(0, 3).join(' | ')}`),
