@@ -16,10 +16,22 @@ def page(title: str, intro: str, schema: Schema, root: str) -> str:
     """Return the page of a file: a table for the whole (`root`), then one for each part that has keys of its own."""
     out = [f"# {title}", "", intro, ""]
     parts = schema.get("$defs", {})
-    for name, part in {root: schema, **parts}.items():
+    plain = _with_values(schema, {name: part for name, part in parts.items() if "enum" in part})
+    for name, part in {root: plain, **plain.get("$defs", {})}.items():
         if part.get("properties"):
             out += [*_part(_title(name), part, parts), ""]
     return "\n".join(out)
+
+
+def _with_values(node: Any, enums: Mapping[str, Schema]) -> Any:
+    """Put the values of an enumeration where it is referred to: they are a kind of value, not a part with keys."""
+    if isinstance(node, list):
+        return [_with_values(item, enums) for item in node]
+    if not isinstance(node, dict):
+        return node
+    name = str(node.get("$ref", "")).rpartition("/")[2]
+    more = {"enum": enums[name]["enum"]} if name in enums else {}
+    return {k: _with_values(v, enums) for k, v in node.items() if not (more and k == "$ref")} | more
 
 
 def _part(title: str, part: Schema, parts: Mapping[str, Schema]) -> Iterator[str]:
