@@ -52,12 +52,11 @@ def _table(heading: str, rows: Sequence[Precision]) -> list[str]:
 @click.option("--db", metavar="URL", help="The history; else $MATRIX_HISTORY, else the branch matrix-feedback.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(*, since: str | None, db: str | None, as_json: bool) -> None:
-    r"""Print how often diagnoses were right, by category and by rule, as people said with 👍, 👎 and /wrong.
+    """Print how often diagnoses were right, by category and by rule, as people said with 👍, 👎 and /wrong.
 
     Each person's last word on a diagnosis counts once. Votes on a comment with several diagnoses are told apart: nobody
     knows which of them was meant.
 
-    \b
     Example: bot score --since 30d
     """
     from matrix.commands.history import since_time  # noqa: PLC0415 - keeps --help quick

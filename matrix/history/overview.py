@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -113,10 +114,13 @@ class CardHours:
     failed: float
     hangs: float  # of attempts that reached their limit
     retries: float  # of attempts that another one followed
+    # Cards that jobs needed, times how long they waited for them and for hand-offs, or until they were known to be
+    # blocked. Nobody held these cards for it, so this is no part of the whole.
+    waited: float
 
     @property
     def whole(self) -> float:
-        """Return all of them."""
+        """Return all that cards were held for."""
         return self.useful + self.failed + self.hangs + self.retries
 
 
@@ -140,8 +144,46 @@ def card_hours(c: Connection, *, since: float) -> list[CardHours]:
     for pr, status, again, seconds in c.execute(statement):
         kind = {"passed": "useful", "timeout": "hangs"}.get(status, "retries" if again else "failed")
         sums[pr][kind] += (seconds or 0.0) / 3600  # type: ignore[assignment]
-    found = [CardHours(pr, *(float(s[k]) for k in ("useful", "failed", "hangs", "retries"))) for pr, s in sums.items()]
-    return sorted(found, key=lambda h: (-h.whole, h.pr or 0))
+    for pr, hours in _waited(c, since=since):
+        sums[pr]["waited"] += hours  # type: ignore[assignment]
+    kinds = ("useful", "failed", "hangs", "retries", "waited")
+    found = [CardHours(pr, *(float(s[k]) for k in kinds)) for pr, s in sums.items()]
+    return sorted(found, key=lambda h: (-h.whole, -h.waited, h.pr or 0))
+
+
+def _waited(c: Connection, *, since: float) -> Iterator[tuple[int | None, float]]:
+    """Yield pull request and card-hours of each job that waited for its first attempt, or that was blocked.
+
+    How many cards a blocked job would have had is what it had when it ran last; one that never ran is not counted.
+    """
+    u, a, j, r = schema.card_uses, schema.attempts, schema.jobs, schema.runs
+    uses = (
+        select(u.c.job, r.c.pr, r.c.started, func.count(), func.min(u.c.started))
+        .join(r, r.c.id == u.c.run_id)
+        .where(u.c.attempt == 1, r.c.started >= since)
+        .group_by(u.c.run_id, u.c.job, r.c.pr, r.c.started)
+        .order_by(r.c.started)
+    )
+    cards: dict[str, int] = {}
+    for job, pr, began, n, start in c.execute(uses):
+        cards[job] = n
+        yield pr, n * max(0.0, start - began) / 3600
+    blocked = (
+        select(j.c.run_id, j.c.name, j.c.blocked_by, r.c.pr, r.c.started, r.c.ended)
+        .join(r, r.c.id == j.c.run_id)
+        .where(j.c.status == "blocked", r.c.started >= since)
+    )
+    rows = [row for row in c.execute(blocked) if row[1] in cards]
+    ends = (
+        select(a.c.run_id, a.c.job, func.max(a.c.ended))
+        .join(j, j.c.run_id == a.c.run_id)
+        .where(j.c.status == "blocked", a.c.started >= since)
+        .group_by(a.c.run_id, a.c.job)
+    )
+    ended = {(run, job): end for run, job, end in c.execute(ends)} if rows else {}
+    for run, job, by, pr, began, end in rows:
+        known = max((ended[run, name] for name in by if ended.get((run, name))), default=end)
+        yield pr, cards[job] * max(0.0, (known or began) - began) / 3600
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from matrix.records import JobRecord, RunRecord
 
 
 class RunRow(BaseModel):
-    """A run in the list; `here` tells whether its folder can be read."""
+    """A run in the list; `here` tells whether its folder can be read, `going` whether it goes on."""
 
     id: str
     status: str
@@ -26,6 +26,7 @@ class RunRow(BaseModel):
     branch: str | None
     pr: int | None
     here: bool
+    going: bool
 
 
 class Runs(BaseModel):
@@ -87,13 +88,14 @@ class TrendRow(BaseModel):
 
 
 class HoursRow(BaseModel):
-    """Card-hours of a pull request (null: of branches) by outcome."""
+    """Card-hours of a pull request (null: of branches) by outcome; `waited`: needed and not yet, or never, had."""
 
     pr: int | None
     useful: float
     failed: float
     hangs: float
     retries: float
+    waited: float
 
 
 class AccuracyRow(BaseModel):

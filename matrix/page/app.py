@@ -56,14 +56,17 @@ class Page:
 
     def runs(self, _: Request) -> Response:
         """Show the newest runs."""
-        return self.show("runs.html.j2", runs=self.data.runs(), here="runs")
+        listed = self.data.runs()
+        return self.show("runs.html.j2", runs=listed, going=any(r.going for r in listed), here="runs")
 
     def run(self, request: Request) -> Response:
         """Show a run."""
         run, folder = self.data.run(request.path_params["run"])
+        going = self.data.at_work(run, folder)
         return self.show(
-            "run.html.j2", run=run, view=view(run, folder), timeline=svg.timeline(run), graph=svg.graph(run),
-            waits=[w for w in svg.waits(run) if w[1] >= 1][:20], going=run.ended is None, here="runs",
+            "run.html.j2", run=run, view=view(run, folder),
+            timeline=svg.timeline(run, time.time() if going else None), graph=svg.graph(run),
+            waits=[w for w in svg.waits(run) if w[1] >= 1][:20], going=going, here="runs",
         )  # fmt: skip
 
     def job(self, request: Request) -> Response:
@@ -79,7 +82,7 @@ class Page:
         failure = next((f for f in view(run, folder).failures if f.job.name == job.name), None)
         return self.show(
             "job.html.j2", run=run, job=job, failure=failure, curves=found, losses=losses, ulps=ulps,
-            going=job.status not in FINAL, here="runs",
+            going=job.status not in FINAL and self.data.at_work(run, folder), here="runs",
         )  # fmt: skip
 
     def curves(self, folder: Path, job: JobRecord) -> Curves | None:

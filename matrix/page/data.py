@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from matrix.history import overview, queries
 from matrix.history.store import open_store
 from matrix.records import JobRecord, RunRecord, load
 from matrix.report.view import headline
-from matrix.run.folder import RECORD, runs_folder
+from matrix.run.folder import LOCK, RECORD, runs_folder
 
 _RUN = re.compile(r"[0-9A-Za-z][\w.-]{0,99}", re.ASCII)
 MOST_RUNS = 100
@@ -24,7 +25,7 @@ MOST_RUNS = 100
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A run in the list; `here` tells whether its folder is."""
+    """A run in the list; `here` tells whether its folder is, `going` whether it goes on."""
 
     id: str
     status: str
@@ -34,6 +35,7 @@ class Listed:
     branch: str | None
     pr: int | None
     here: bool
+    going: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,17 @@ class Data:
                 found.append(Listed(name, "unreadable", "", "its record cannot be read", None, None, None, here=False))
                 continue
             found.append(
-                Listed(name, run.status, run.started, headline(run), run.commit, run.branch, run.pr, here=True)
+                Listed(
+                    name,
+                    run.status,
+                    run.started,
+                    headline(run),
+                    run.commit,
+                    run.branch,
+                    run.pr,
+                    here=True,
+                    going=self.at_work(run, folder / name),
+                )
             )
         with self.history() as c:
             rows = queries.runs_since(c, since=0, most=MOST_RUNS) if c is not None else []
@@ -97,6 +109,16 @@ class Data:
             return load(folder / RECORD), folder
         except ToolError as e:
             raise NotThereError(e.message) from None
+
+    def at_work(self, run: RunRecord, folder: Path) -> bool:
+        """Whether a run goes on. One without an end whose runner is gone does not; elsewhere that cannot be told."""
+        if run.ended is not None or run.host != socket.gethostname().split(".")[0]:
+            return run.ended is None
+        try:
+            pid = int((folder / LOCK).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return False
+        return Path(f"/proc/{pid}").exists()
 
     def job(self, name: str, job: str) -> tuple[RunRecord, JobRecord, Path]:
         """Return a job of a run.

@@ -40,7 +40,7 @@ def text(data: Data, past: Past | None) -> bytes:
         hours = Gauge(
             "matrix_card_hours", "Card-hours of 30 days, by what came of them", ["outcome"], registry=registry
         )
-        for kind in ("useful", "failed", "hangs", "retries"):
+        for kind in ("useful", "failed", "hangs", "retries", "waited"):
             hours.labels(kind).set(sum(getattr(h, kind) for h in past.hours))
         for row in past.accuracy[:1]:
             Gauge("matrix_diagnoses_answers", "Answers to diagnoses", registry=registry).set(row.answers)

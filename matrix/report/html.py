@@ -56,6 +56,7 @@ def environment(*more: BaseLoader) -> Environment:
         "link": _link,
         "prose": _prose,
         "duration": text.duration,
+        "when": text.when,
         "size": text.size,
     }
     made.globals |= {"took": took, "why": why, "cards": cards, "count": text.count}

@@ -31,11 +31,15 @@ class Bar:
     kind: str  # passed, bad, wait, calm
 
 
-def bars(run: RunRecord) -> list[Bar]:
-    """Return what each card did, then what jobs without cards did, and how long these waited for their start."""
+def bars(run: RunRecord, now: float | None = None) -> list[Bar]:
+    """Return what each card did, then what jobs without cards did, and how long these waited for their start.
+
+    `now` (seconds since 1970): the run goes on until then.
+    """
     start = _seconds(run.started)
     last = max(
-        [_seconds(a.ended) for j in run.jobs for a in j.attempts if a.ended] + [_seconds(run.ended or run.started)]
+        [_seconds(a.ended) for j in run.jobs for a in j.attempts if a.ended]
+        + [_seconds(run.ended or run.started), now or 0.0]
     )
     found: list[Bar] = []
     for job in run.jobs:
@@ -66,9 +70,9 @@ def waits(run: RunRecord) -> list[tuple[str, float]]:
     return sorted(found, key=lambda item: -item[1])
 
 
-def timeline(run: RunRecord) -> Markup:
+def timeline(run: RunRecord, now: float | None = None) -> Markup:
     """Draw the rows of `bars`; empty where nothing ran."""
-    drawn = bars(run)
+    drawn = bars(run, now)
     rows = list(dict.fromkeys(b.row for b in drawn))[:_MOST_ROWS]
     if not rows:
         return Markup("")
@@ -147,6 +151,8 @@ def lines(
         return Markup("")
     x0, x1 = min(p[0] for p in points), max(p[0] for p in points)
     y0, y1 = min(p[1] for p in points), max(p[1] for p in points)
+    if all(p[1] == int(p[1]) for p in points):
+        y1 = y0 + -(-(y1 - y0) // 4) * 4  # whole numbers have whole ticks
     left, top, width, height = 70, 24, 860, 220
 
     def place(p: tuple[float, float]) -> tuple[float, float]:

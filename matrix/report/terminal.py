@@ -198,6 +198,8 @@ def _print_failure(console: Console, failure: Failure, *, detailed: bool) -> Non
     if failure.blocked:
         names = ", ".join(one_line(j.name) for j in failure.blocked)
         console.print(Text.assemble(("  blocked by this: ", "yellow"), _unhook(names)), soft_wrap=True)
+    if not detailed and any(e.excerpt for e in failure.evidence):
+        console.print(Text.assemble(("  lines of the log: ", "dim"), _unhook(failure.show)), soft_wrap=True)
     console.print(Text.assemble(("  run it again: ", "dim"), _unhook(failure.rerun)), soft_wrap=True)
     console.print()
 

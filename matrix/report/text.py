@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # Control characters but for tab and newline; marks that reorder what a reader sees; halves of characters.
@@ -29,15 +30,27 @@ def one_line(text: str, limit: int = 300) -> str:
 def duration(seconds: float) -> str:
     """Write a duration for people.
 
-    >>> duration(0.4), duration(95), duration(7300)
-    ('0.4s', '1m35s', '2h01m')
+    >>> duration(0.4), duration(1), duration(95), duration(7300)
+    ('0.4s', '1s', '1m35s', '2h01m')
     """
-    if seconds < 10:
+    if seconds < 10 and seconds != round(seconds):  # records have whole seconds: no tenths that nobody measured
         return f"{seconds:.1f}s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
     return f"{whole // 60}m{whole % 60:02d}s" if whole < 3600 else f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def when(iso: str) -> str:
+    """Write a time of a record for people; what is none stays as it is.
+
+    >>> when("2026-12-01T09:30:11+00:00"), when("2026-12-01T17:30:11.5+08:00"), when("soon")
+    ('2026-12-01 09:30:11 UTC', '2026-12-01 09:30:11 UTC', 'soon')
+    """
+    try:
+        return datetime.fromisoformat(iso).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except ValueError:
+        return iso
 
 
 def size(count: float) -> str:

@@ -20,6 +20,7 @@ from matrix.triage.model import Cause
 BEFORE, AFTER, MAX_EXCERPT, MAX_WIDTH = 3, 4, 16, 2000  # lines around the evidence, lines in all, bytes of a line
 # What a runner (this one, and GitHub's) puts before each line.
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,7}Z ")
+_RUNNER = "[matrix] "  # what the runner says in a log, such as the stacks of a job that hangs, is shown whole
 NOTES = frozenset({"loss_baseline"})  # facts that a reader should see even of a job that passed
 ORDER = (
     Status.ERROR,
@@ -62,6 +63,11 @@ class Failure:
     evidence: tuple[Evidence, ...]
     blocked: tuple[JobRecord, ...]
     rerun: str
+
+    @property
+    def show(self) -> str:
+        """Return the command that shows the lines of the log."""
+        return self.rerun.replace("matrix rerun", "matrix show", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +196,11 @@ def excerpt(folder: Path, log: str, line: int, end_line: int | None = None) -> I
     first = max(1, line - BEFORE)
     with path.open("rb") as f:
         skip_lines(f, first - 1)
-        for number, raw in enumerate(itertools.islice(_lines(f), last - first + 1), first):
-            text = raw.decode("utf-8", "replace").rstrip("\r\n")
-            yield Line(number, _STAMP.sub("", text), number == line)
+        for number, raw in enumerate(itertools.islice(_lines(f), line + MAX_EXCERPT - first + 1), first):
+            text = _STAMP.sub("", raw.decode("utf-8", "replace").rstrip("\r\n"))
+            if number > last and not text.startswith(_RUNNER):
+                return
+            yield Line(number, text, number == line)
 
 
 def tail(folder: Path, log: str, count: int) -> list[str]:

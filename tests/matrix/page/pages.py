@@ -133,49 +133,62 @@ def fill_history(url, run, results):
     store.close()
 
 
+def in_chromium(script, **order):
+    """Do what a script of tests/node does in the system's Chromium; return what it says."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert program, "chromium is missing: bash scripts/services.sh start"
+    assert (ROOT / "tests/node/node_modules/axe-core").is_dir(), "axe-core is missing: bash scripts/node.sh"
+    command = ["node", script, json.dumps(order | {"chromium": program})]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT / "tests/node", timeout=180)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def look_at(urls, *, looks=(("light", 1280),), shots=None):
+    """Return what axe, the console and the keyboard say of pages, in each scheme and width of `looks`."""
+    return in_chromium("page.mjs", pages=list(urls), looks=[list(look) for look in looks], shots=shots)
+
+
 class Served:
     """The page, and what is behind it."""
 
-    def __init__(self, root, base, bad):
+    def __init__(self, root, base, bad=0):
         self.root, self.base, self.bad = root, base, bad
 
     def get(self, path, **kwargs):
         return requests.get(self.base + path, timeout=30, **kwargs)
 
-    def chromium(self, pages, *, widths=(1280,), schemes=("light",), shots=None):
-        """Open pages in the system's Chromium; what tests/node/page.mjs says of each."""
-        program = shutil.which("chromium") or shutil.which("chromium-browser")
-        assert program, "chromium is missing: bash scripts/services.sh start"
-        assert (ROOT / "tests/node/node_modules/axe-core").is_dir(), "axe-core is missing: bash scripts/node.sh"
-        order = {
-            "chromium": program,
-            "pages": [self.base + p for p in pages],
-            "widths": list(widths),
-            "schemes": list(schemes),
-            "shots": shots,
-        }
-        done = subprocess.run(
-            ["node", "page.mjs", json.dumps(order)],
-            capture_output=True,
-            text=True,
-            cwd=ROOT / "tests/node",
-            timeout=180,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+    def chromium(self, pages, **how):
+        """Open pages of it; what `look_at` says of each."""
+        return look_at([self.base + p for p in pages], **how)
+
+
+def environment():
+    return {k: v for k, v in os.environ.items() if not k.startswith("MATRIX_")} | {"PYTHONPATH": str(ROOT)}
+
+
+def matrix(*arguments):
+    return [sys.executable, "-c", "from matrix.cli import main; main()", *arguments]
 
 
 @contextlib.contextmanager
 def serving(root, *, log_lines=2000, results=2000):
     run, bad = make_run(root, log_lines)
     fill_history(f"sqlite:///{root / '.matrix/history.sqlite'}", run, results)
-    env = {k: v for k, v in os.environ.items() if not k.startswith("MATRIX_")} | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", "from matrix.cli import main; main()", "serve", "--port", "0"]
-    with subprocess.Popen(command, cwd=root, env=env, stderr=subprocess.PIPE, text=True) as server:
+    with serving_what_is_there(root) as served:
+        served.bad = bad
+        yield served
+
+
+@contextlib.contextmanager
+def serving_what_is_there(root):
+    with subprocess.Popen(
+        matrix("serve", "--port", "0"), cwd=root, env=environment(), stderr=subprocess.PIPE, text=True
+    ) as server:
         try:
             line = server.stderr.readline()
             assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\n", line), line
-            served = Served(root, line.strip().rstrip("/"), bad)
+            served = Served(root, line.strip().rstrip("/"))
             for _ in range(300):
                 with contextlib.suppress(requests.ConnectionError):
                     if served.get("/healthz").ok:

@@ -5,7 +5,9 @@ from urllib.parse import quote
 import pytest
 from openapi_spec_validator import validate
 
-from tests.matrix.page.pages import HOSTILE, RUN, serving
+from matrix.records import load
+from matrix.report import html
+from tests.matrix.page.pages import HOSTILE, RUN, look_at, serving
 
 PAGES = [
     "/",
@@ -130,17 +132,35 @@ def test_it_only_reads_and_only_under_its_own_name(served):
     assert served.get("/", headers={"Host": "evil.example"}).status_code == 400
 
 
-def test_in_chromium_nothing_is_in_the_way_of_anybody(served):
-    seen = served.chromium(PAGES, widths=(1280, 390), schemes=("light", "dark"))
-    assert len(seen) == len(PAGES) * 4
-    for page in seen:
+EVERY_LOOK = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 390)]
+
+
+@pytest.mark.parametrize("looks", [[("light", 1280), ("dark", 390)], pytest.param(EVERY_LOOK, marks=pytest.mark.soak)])
+def test_in_chromium_nothing_is_in_the_way_of_anybody(served, tmp_path, looks):
+    folder = served.root / ".matrix/runs" / RUN
+    report = tmp_path / "report.html"
+    report.write_text(html.render(load(folder / "run.json"), folder))
+    *seen, static = _of_each_look(
+        look_at([*(served.base + p for p in PAGES), report.as_uri()], looks=looks), len(looks)
+    )
+    assert len(seen) == len(PAGES)
+    for page in (look for same in seen for look in same):
         where = (page["url"], page["scheme"], page["width"])
         assert page["violations"] == [], where
         assert not page["wide"], where
         assert page["first"] == "To the content", where
         assert page["errors"] == [] or "/nothing" in page["url"], (where, page["errors"])
-    for link in {link.split("#")[0] for page in seen for link in page["links"] if "/nothing" not in link}:
+    links = {link.split("#")[0] for same in seen for link in same[0]["links"] if "/nothing" not in link}
+    for link in links:
         assert served.get(link.removeprefix(served.base)).ok, link
+    assert [(s["violations"], s["wide"], s["errors"]) for s in static] == [([], False, [])] * len(looks)
+    assert {link.removeprefix(tmp_path.as_uri()) for link in static[0]["links"]} >= {"/logs/sft/1.log"}
+
+
+def _of_each_look(seen, looks):
+    """Put together what was seen of each page."""
+    pages = len(seen) // looks
+    return [seen[n::pages] for n in range(pages)]
 
 
 @pytest.mark.soak

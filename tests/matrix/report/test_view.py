@@ -1,4 +1,4 @@
-from matrix.report.view import excerpt, headline, view, why
+from matrix.report.view import MAX_EXCERPT, excerpt, headline, view, why
 
 
 def write_log(folder, name, text):
@@ -74,3 +74,13 @@ def test_a_cause_in_a_log_of_one_rank_points_into_the_folder_of_logs(runs, tmp_p
     (evidence,) = view(run, tmp_path).failures[0].evidence
     assert evidence.where == "logs/j/1.log/workerlog.1:1"
     assert [r.text for r in evidence.excerpt] == ["boom"]
+
+
+def test_what_the_runner_says_below_the_evidence_is_shown_whole_and_what_the_job_says_is_not(tmp_path):
+    stamp = "2026-12-01T07:04:22.565284Z "
+    said = [f"{stamp}[matrix] reached its limit", *(f"{stamp}[matrix] frame {n}" for n in range(9)), *("job",) * 9]
+    (tmp_path / "1.log").write_text("\n".join([f"{stamp}step", *said]))
+    shown = [line.text for line in excerpt(tmp_path, "1.log", 2)]
+    assert shown == ["step", "[matrix] reached its limit", *(f"[matrix] frame {n}" for n in range(9))]
+    (tmp_path / "1.log").write_text("\n".join(f"{stamp}[matrix] frame {n}" for n in range(99)))
+    assert len(list(excerpt(tmp_path, "1.log", 1))) == MAX_EXCERPT + 1
