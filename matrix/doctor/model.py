@@ -57,17 +57,17 @@ class Place:
 Check = Callable[[Place], Finding]
 
 
-def examine(checks: Sequence[tuple[str, Check]], place: Place) -> list[Finding]:
+def examine(checks: Sequence[tuple[str, Check]], place: Place, spare: float = 5.0) -> list[Finding]:
     """Run all checks at once and return what they found, in their order.
 
     A check that hangs, as one does on a dead network disk or a lost card, costs its time limit and no more: its thread
-    is left behind.
+    is left behind. `spare`: seconds beyond the limit, for checks that keep to it themselves.
     """
     answers: queue.Queue[tuple[str, Finding]] = queue.Queue()
     for name, check in checks:
         threading.Thread(target=lambda n=name, c=check: answers.put((n, _made(n, c, place))), daemon=True).start()
     found: dict[str, Finding] = {}
-    until = time.monotonic() + place.limit + 5
+    until = time.monotonic() + place.limit + spare
     while len(found) < len(checks):
         try:
             name, finding = answers.get(timeout=max(0.0, until - time.monotonic()))

@@ -17,7 +17,7 @@ import time
 from matrix.host import process, stacks
 
 END = signal.SIGRTMIN + 10  # asks the watched process to fail its test by itself
-GRACE = 5.0  # seconds that it gets for that
+GRACE = 5.0  # seconds that it gets for that, at most: never more than the test had
 _STACKS_LIMIT = 10.0  # seconds that all stacks together may take
 _OWN_STACKS_LIMIT = 1.0  # seconds that a process gets to write its own
 _KILL_LIMIT = 5.0
@@ -45,7 +45,7 @@ def main() -> None:
             text = _stacks(watched, own, py_spy)
             _write(hang, {"test": test, "limit": limit, "stacks": text})
             process.send(watched, END)
-            deadline, killing = time.monotonic() + GRACE, True
+            deadline, killing = time.monotonic() + min(GRACE, limit), True
         else:
             _say(hang)
             process.kill_all(lambda: _below(pid), _KILL_LIMIT)

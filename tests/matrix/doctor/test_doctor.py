@@ -59,7 +59,7 @@ def test_a_check_that_hangs_or_fails_costs_only_itself(tmp_path):
     began = time.monotonic()
     checks = [("hangs", hangs), ("fails", fails), ("asks", asks), ("well", well)]
     place = Place(tmp_path, dict(os.environ), 0.2)
-    found = examine(checks, place)
+    found = examine(checks, place, spare=1.0)
     forever.set()
     assert time.monotonic() - began < 20
     assert [f.state for f in found] == [State.UNKNOWN, State.UNKNOWN, State.UNKNOWN, State.OK]
@@ -158,7 +158,7 @@ class Api(BaseHTTPRequestHandler):
 @pytest.fixture
 def api():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

@@ -11,6 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
+# What this environment has besides, and what takes most of the time that pytest needs to start.
+WITHOUT = [part for name in ("hypothesispytest", "anyio", "platformdirs") for part in ("-p", f"no:{name}")]
+
+
 class Project:
     """A folder with files, in which pytest is run as users run it."""
 
@@ -18,7 +22,7 @@ class Project:
         self.root = root
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "MATRIX_", "GITHUB_"))}
         self.env |= {"PYTHONPATH": str(ROOT), "MATRIX_LEASE_DIR": str(root / "leases"), "COLUMNS": "200"}
-        self.write("pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\n")
+        self.write("pytest.ini", f"[pytest]\naddopts = -p no:cacheprovider {' '.join(WITHOUT)}\n")
 
     def write(self, name, text):
         path = self.root / name
@@ -27,7 +31,7 @@ class Project:
         return path
 
     def pytest(self, *args, plugin=True, **env):
-        command = [sys.executable, "-m", "pytest", *(["-p", "matrix.pytest_plugin"] if plugin else [])]
+        command = [sys.executable, "-m", "pytest", *WITHOUT, *(["-p", "matrix.pytest_plugin"] if plugin else [])]
         self.done = subprocess.run(
             [*command, "--junitxml", "junit.xml", *args],
             capture_output=True, text=True, cwd=self.root, env=self.env | env, timeout=120,

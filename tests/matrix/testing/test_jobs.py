@@ -1,6 +1,10 @@
 """`pytest --matrix`: jobs as items, one run behind them."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 MATRIX = """\
 suites:
@@ -60,8 +64,7 @@ def test_a_job_is_chosen_by_its_node_id_by_k_or_by_the_cards_it_needs(project):
     assert "5 deselected" in project.out
     assert project.pytest("--matrix=matrix.yaml::good") == 0, project.out
     assert project.cases() == {"good": "passed"}
-    assert project.pytest("--matrix", "-k", "good", "-n", "2") == 0, project.out
-    assert len(runs(project)) == 2
+    assert len(runs(project)) == 1
 
 
 def test_the_last_failures_alone_are_run_again(project):
@@ -125,4 +128,25 @@ def test_stopping_at_the_first_failure_ends_the_run(project):
         "suites:\n  s:\n    jobs:\n      bad: {command: 'false'}\n      long: {command: sleep 60}\n",
     )
     assert project.pytest("--matrix", "-x") == 1
+    assert record(project)["long"]["status"] == "cancelled"
+
+
+def test_a_selection_that_fits_no_job_is_no_success_and_runs_nothing(project):
+    project.write("matrix.yaml", MATRIX)
+    assert project.pytest("--matrix", "-k", "nothing") == 5
+    assert not (project.root / ".matrix/runs").exists()
+
+
+def test_ctrl_c_cancels_the_run(project):
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      long: {command: sleep 60}\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-p", "matrix.pytest_plugin", "--matrix"],
+        cwd=project.root, env=project.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as session:  # fmt: skip
+        while not any('"running"' in r.read_text().partition('"jobs"')[2] for r in runs(project)):
+            assert session.poll() is None
+            time.sleep(0.05)
+        session.send_signal(signal.SIGINT)
+        out, _ = session.communicate(timeout=60)
+    assert session.returncode == 2, out
     assert record(project)["long"]["status"] == "cancelled"
