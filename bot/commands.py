@@ -150,7 +150,7 @@ def _rerun(words: list[str]) -> Command:
         option, _, value = word.partition("=")
         if option in ("--times", "-n"):
             value = value or (todo.pop(0) if todo else "")
-            if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= MAX_TIMES:
+            if not value.isascii() or not value.isdecimal() or not 1 <= int(value[:9]) <= MAX_TIMES:
                 return Command("rerun", error=f"--times wants a number from 1 to {MAX_TIMES}")
             times = int(value)
         elif word.startswith("--"):

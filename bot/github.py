@@ -289,8 +289,8 @@ def _loads(text: str) -> Json:
 def _wait_of(error: RateLimitExceededException, otherwise: float) -> float:
     """Seconds that GitHub asks to wait: Retry-After, else the reset of the primary limit, else ours."""
     headers = {k.lower(): v for k, v in (error.headers or {}).items()}
-    if (after := headers.get("retry-after", "")).isdigit():
+    if (after := headers.get("retry-after", "")).isdecimal():
         return float(after)
-    if headers.get("x-ratelimit-remaining") == "0" and headers.get("x-ratelimit-reset", "").isdigit():
+    if headers.get("x-ratelimit-remaining") == "0" and headers.get("x-ratelimit-reset", "").isdecimal():
         return max(0.0, float(headers["x-ratelimit-reset"]) - time.time()) + 1
     return otherwise

@@ -277,7 +277,7 @@ class Bot:
             for target in correction["probe"].split("_"):
                 run_id, _, rest = target.partition(".")
                 aim, _, digest = rest.partition(".")
-                if run_id != str(run.id) or not aim.isdigit() or run.attempt >= int(aim):
+                if run_id != str(run.id) or not aim.isdecimal() or run.attempt >= int(aim):
                     continue
                 jobs = [job_of(j) for j in self.github.pages(f"/actions/runs/{run.id}/jobs", "jobs", filter="latest")]
                 for job in jobs:

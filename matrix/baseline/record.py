@@ -37,7 +37,7 @@ def read_csv(lines: Iterable[str]) -> list[Loss]:
     for row in rows:
         if not any(row):
             continue
-        if len(row) != len(header) or not row[step_at].strip().isdigit():
+        if len(row) != len(header) or not row[step_at].strip().isdecimal():
             raise FormError(
                 f"line {rows.line_num}: {len(row)} columns where the header has {len(header)}, or no step number"
             )
@@ -52,7 +52,7 @@ def read_csv(lines: Iterable[str]) -> list[Loss]:
                     value,
                     row[i].strip(),
                     rows.line_num,
-                    int(micro) if micro.isdigit() else None,
+                    int(micro) if micro.isdecimal() else None,
                     name,
                 )
             )

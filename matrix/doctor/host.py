@@ -63,7 +63,7 @@ def shared_memory(_: Place) -> Finding:
 def clock(place: Place) -> Finding:
     """Whether the clock is kept right: runs of several hosts are compared by time."""
     newest = place.ask("git", "log", "-1", "--format=%ct") if shutil.which("git") else None
-    made = int(newest.stdout) if newest and newest.returncode == 0 and newest.stdout.strip().isdigit() else 0
+    made = int(newest.stdout) if newest and newest.returncode == 0 and newest.stdout.strip().isdecimal() else 0
     advice = "start a time service: apt-get install chrony"
     if made > time.time() + 120:
         behind = made - time.time()

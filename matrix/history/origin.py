@@ -29,7 +29,7 @@ def origin(root: Path, env: Mapping[str, str]) -> Origin:
     """
     reference = re.fullmatch(r"refs/pull/(\d+)/(?:merge|head)", env.get("GITHUB_REF", ""))
     number = env.get("MATRIX_PR") or (reference[1] if reference else "")
-    pr = int(number) if number.isdigit() else None
+    pr = int(number) if number.isdecimal() else None
     base = env.get("MATRIX_BASE")
     if base is None and env.get("GITHUB_BASE_REF"):
         base = _git(root, "merge-base", "HEAD", f"origin/{env['GITHUB_BASE_REF']}")

@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, delete, event, insert
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from matrix.errors import ToolError, UsageError
@@ -37,15 +37,16 @@ class Store:
 
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        self.read_only = read_only
         try:
             parsed = make_url(url)
             if parsed.get_backend_name() == "sqlite":
                 if parsed.database and parsed.database != ":memory:":
                     Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
                 self.engine = create_engine(parsed, poolclass=NullPool, connect_args={"timeout": 30})
-                event.listen(self.engine, "connect", _configure_sqlite)
-                event.listen(self.engine, "begin", _begin_immediate)
+                event.listen(self.engine, "connect", _for_reading if read_only else _configure_sqlite)
+                event.listen(self.engine, "begin", _begin if read_only else _begin_immediate)
             else:
                 self.engine = create_engine(parsed, pool_pre_ping=True, pool_size=2)
         except (ArgumentError, ModuleNotFoundError) as e:
@@ -60,8 +61,18 @@ class Store:
         try:
             with self.engine.begin() as connection:
                 yield connection
-        except OperationalError as e:
+        except DatabaseError as e:
+            if (
+                not isinstance(e, OperationalError) and type(e) is not DatabaseError
+            ):  # this one: the file is none, or broken
+                raise
             raise StoreAwayError(f"history: {_first_line(e)}", f"database: {self.engine.url!r}") from e
+
+    def current(self) -> bool | None:
+        """Whether the database is of this version; None where it is empty."""
+        with self.begin() as connection:
+            found = MigrationContext.configure(connection).get_current_revision()
+        return None if found is None else found == ScriptDirectory(str(MIGRATIONS)).get_current_head()
 
     def migrate(self, revision: str = "head") -> None:
         """Bring the database to a revision: up to the newest by default, down when an older one is named."""
@@ -120,6 +131,33 @@ def open_store(url: str) -> Store:
     return store
 
 
+def open_for_reading(url: str) -> Store | None:
+    """Open a history so that nothing is written and no writer has to wait; None where nothing was ever written.
+
+    Raises:
+        UsageError: the URL cannot be read.
+        StoreAwayError: the database cannot be reached, or is of another version.
+
+    """
+    file = url.removeprefix("sqlite:///") if url.startswith("sqlite:///") else None
+    if file is not None and not Path(file).is_file():
+        return None
+    store = Store(url, read_only=True)
+    try:
+        current = store.current()
+    except StoreAwayError:
+        store.close()
+        raise
+    if current:
+        return store
+    store.close()
+    if current is None:
+        return None
+    raise StoreAwayError(
+        "history: it is of another version of this program", "`matrix history query` brings an older one up to date"
+    )
+
+
 def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     # The driver must not open transactions of its own: `_begin_immediate` does.
     connection.isolation_level = None
@@ -129,13 +167,23 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
 
 
+def _for_reading(connection: sqlite3.Connection, _record: Any) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA busy_timeout = 30000")
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
 def _begin_immediate(connection: Connection) -> None:
     # A deferred transaction that reads, then writes, fails as locked under several writers; this one waits its turn.
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _first_line(e: SQLAlchemyError) -> str:
-    return str(e.orig if isinstance(e, OperationalError) else e).strip().splitlines()[0]
+    return str(e.orig if isinstance(e, DBAPIError) else e).strip().splitlines()[0]
 
 
-__all__ = ["Engine", "Store", "StoreAwayError", "open_store"]
+__all__ = ["Engine", "Store", "StoreAwayError", "open_for_reading", "open_store"]

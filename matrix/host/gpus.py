@@ -57,7 +57,7 @@ def pretended(text: str) -> tuple[Card, ...]:
 
     """
     model, _, count = text.rpartition(":")
-    if not count.isdigit() or int(count) > 1024:
+    if not count.isdecimal() or int(count) > 1024:
         raise UsageError(f"--cards {text}: not a number of cards", "write --cards 4, or --cards H20:4")
     name = model or PRETENDED
     return tuple(Card(f"PRETENDED-{i}", i, name) for i in range(int(count)))
@@ -96,7 +96,7 @@ def visible(cards: tuple[Card, ...], narrowed: str | None) -> tuple[Card, ...]:
         return cards
     chosen: list[Card] = []
     for name in (n.strip() for n in narrowed.split(",")):
-        match = [c for c in cards if (name.isdigit() and c.index == int(name)) or (name and c.uuid.startswith(name))]
+        match = [c for c in cards if (name.isdecimal() and c.index == int(name)) or (name and c.uuid.startswith(name))]
         if len(match) != 1 or match[0] in chosen:
             break
         chosen += match

@@ -52,7 +52,7 @@ def read(pid: int) -> Process | None:
 
 def table() -> dict[int, Process]:
     """Return the whole process table by pid."""
-    found = (read(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    found = (read(int(name)) for name in os.listdir("/proc") if name.isdecimal())
     return {p.pid: p for p in found if p is not None}
 
 

@@ -30,9 +30,10 @@ class RunRow(BaseModel):
 
 
 class Runs(BaseModel):
-    """The newest runs."""
+    """The newest runs; `note` says why some may be missing."""
 
     runs: list[RunRow]
+    note: str | None
 
 
 class Losses(BaseModel):
@@ -130,7 +131,7 @@ class Error(BaseModel):
 
 def runs(data: Data) -> Runs:
     """List the newest runs."""
-    return Runs.model_validate({"runs": [asdict(r) for r in data.runs()]})
+    return Runs.model_validate(asdict(data.runs()))
 
 
 def losses(data: Data, run: str, job: str) -> Losses:

@@ -57,7 +57,9 @@ class Page:
     def runs(self, _: Request) -> Response:
         """Show the newest runs."""
         listed = self.data.runs()
-        return self.show("runs.html.j2", runs=listed, going=any(r.going for r in listed), here="runs")
+        return self.show(
+            "runs.html.j2", runs=listed.runs, note=listed.note, going=any(r.going for r in listed.runs), here="runs"
+        )
 
     def run(self, request: Request) -> Response:
         """Show a run."""
@@ -103,7 +105,7 @@ class Page:
         file = self.data.log(name, path)
         causes = _causes(run.jobs, path)
         text = request.query_params.get("line", "")
-        line = int(text) if text.isdigit() and len(text) < 12 else next((c for c in causes if c), 1)
+        line = int(text) if text.isdecimal() and len(text) < 12 else next((c for c in causes if c), 1)
         return self.show(
             "log.html.j2", run=run, path=path, size=file.stat().st_size, window=window(file, line), line=line,
             causes=causes, here="runs",

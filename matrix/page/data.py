@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from matrix.errors import MatrixError, ToolError
 from matrix.history import overview, queries
-from matrix.history.store import open_store
+from matrix.history.store import open_for_reading
 from matrix.records import JobRecord, RunRecord, load
 from matrix.report.view import headline
 from matrix.run.folder import LOCK, RECORD, runs_folder
@@ -36,6 +36,14 @@ class Listed:
     pr: int | None
     here: bool
     going: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The newest runs, and why there may be more."""
+
+    runs: list[Listed]
+    note: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,7 @@ class Data:
     def __init__(self, root: Path, url: str) -> None:
         self.root, self.url = root, url
 
-    def runs(self) -> list[Listed]:
+    def runs(self) -> Listing:
         """List the newest runs: those with a folder here, and others that the history knows."""
         folder = runs_folder(self.root)
         names = sorted((p.parent.name for p in folder.glob(f"*/{RECORD}")), reverse=True)[:MOST_RUNS]
@@ -87,13 +95,17 @@ class Data:
                     going=self.at_work(run, folder / name),
                 )
             )
-        with self.history() as c:
-            rows = queries.runs_since(c, since=0, most=MOST_RUNS) if c is not None else []
+        note = None
+        try:
+            with self.history() as c:
+                rows = queries.runs_since(c, since=0, most=MOST_RUNS) if c is not None else []
+        except MatrixError as e:
+            rows, note = [], e.message  # what is here can be shown all the same
         for row in rows:
             if row.id not in names:
                 at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row.started))
                 found.append(Listed(row.id, row.status, at, row.status, row.commit, row.branch, row.pr, here=False))
-        return sorted(found, key=lambda r: r.started, reverse=True)[:MOST_RUNS]
+        return Listing(sorted(found, key=lambda r: r.started, reverse=True)[:MOST_RUNS], note)
 
     def run(self, name: str) -> tuple[RunRecord, Path]:
         """Return a run and its folder.
@@ -153,11 +165,10 @@ class Data:
     @contextmanager
     def history(self) -> Iterator[Connection | None]:
         """Open the history; None where there is none yet."""
-        file = self.url.removeprefix("sqlite:///") if self.url.startswith("sqlite:///") else None
-        if file is not None and not Path(file).is_file():
+        store = open_for_reading(self.url)
+        if store is None:
             yield None
             return
-        store = open_store(self.url)
         try:
             with store.begin() as c:
                 yield c
@@ -187,4 +198,4 @@ class Data:
             )
 
 
-__all__ = ["Data", "Listed", "MatrixError", "NotThereError", "Past"]
+__all__ = ["Data", "Listed", "Listing", "MatrixError", "NotThereError", "Past"]

@@ -15,7 +15,7 @@ def text(data: Data, past: Past | None) -> bytes:
     """Return the metrics: runs by status, jobs of the newest run, and what the last 30 days came to."""
     registry = CollectorRegistry()
     runs = Gauge("matrix_runs", "The newest runs, by status", ["status"], registry=registry)
-    listed = data.runs()
+    listed = data.runs().runs
     for status, n in Counter(r.status for r in listed).items():
         runs.labels(status).set(n)
     jobs = Gauge("matrix_newest_run_jobs", "Jobs of the newest run, by status", ["status"], registry=registry)

@@ -125,13 +125,13 @@ def _set(data: Any, keys: Sequence[str], value: object, where: str) -> None:
     for key in keys[:-1]:
         if isinstance(data, dict):
             data = data.setdefault(key, {})
-        elif isinstance(data, list) and key.isdigit() and int(key) < len(data):
+        elif isinstance(data, list) and key.isdecimal() and int(key) < len(data):
             data = data[int(key)]
         else:
             raise UsageError(f"{where}: {key!r} leads nowhere, what is above it is no mapping")
     if isinstance(data, dict):
         data[keys[-1]] = value
-    elif isinstance(data, list) and keys[-1].isdigit() and int(keys[-1]) < len(data):
+    elif isinstance(data, list) and keys[-1].isdecimal() and int(keys[-1]) < len(data):
         data[int(keys[-1])] = value
     else:
         raise UsageError(f"{where}: {keys[-1]!r} cannot be set, what is above it is no mapping")

@@ -91,7 +91,7 @@ def read_times(folder: str | None) -> dict[str, float]:
 
 def _shard(text: str) -> tuple[int, int]:
     index, _, count = text.partition("/")
-    if not (index.isdigit() and count.isdigit() and 1 <= int(index) <= int(count)):
+    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
         raise pytest.UsageError(f"bad shard {text!r}: write INDEX/COUNT, such as 2/3")
     return int(index), int(count)
 

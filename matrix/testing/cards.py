@@ -97,6 +97,6 @@ def _known(pretended: str | None) -> tuple[tuple[Card, ...], str | None]:
         return cards, None
     narrowed = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if not cards:
-        cards = tuple(Card(f"PRETENDED-{n}", int(n), "pretended") for n in narrowed.split(",") if n.strip().isdigit())
+        cards = tuple(Card(f"PRETENDED-{n}", int(n), "pretended") for n in narrowed.split(",") if n.strip().isdecimal())
     name = hashlib.sha256(tag.encode()).hexdigest()[:16]
     return visible(cards, narrowed), str(Path(tempfile.gettempdir()) / f"matrix-leases-{os.getuid()}-{name}")

@@ -56,7 +56,7 @@ def parse_nodes(text: str) -> list[Node]:
     for line in text.splitlines():
         parts = line.strip().split("|")
         if len(parts) == 4:
-            memory = int(parts[2]) << 20 if parts[2].isdigit() else None
+            memory = int(parts[2]) << 20 if parts[2].isdecimal() else None
             found.append(Node(parts[0], parse_gres(parts[1]), memory, parts[3].rstrip("*")))
     return found
 

@@ -4,16 +4,19 @@ import os
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import func, inspect, select
 
 from matrix.errors import UsageError
 from matrix.history import schema
 from matrix.history.rows import rows_of
 from matrix.history.spool import put, record, send
-from matrix.history.store import Store, StoreAwayError, open_store
+from matrix.history.store import MIGRATIONS, Store, StoreAwayError, open_for_reading, open_store
 from matrix.junit_file import TestResult as Result
 from matrix.records import Attempt, CardRecord, JobRecord, RunRecord, SpecRef, Status
 from matrix.triage.model import Cause
+
+HEAD = ScriptDirectory(str(MIGRATIONS)).get_current_head()
 
 
 def run_record(run_id="20261201-093011-7f3a", *, cause_text="boom"):
@@ -156,3 +159,42 @@ def test_a_url_that_cannot_be_used_is_the_users_mistake(bad):
 def test_a_server_that_does_not_answer_is_away():
     with pytest.raises(StoreAwayError):
         open_store("postgresql+psycopg://nobody@127.0.0.1:1/x")
+
+
+def test_a_reader_gets_what_was_written_and_changes_nothing(url):
+    assert open_for_reading(url) is None
+    store = open_store(url)
+    store.write(rows())
+    reader = open_for_reading(url)
+    with store.begin() as c:  # a writer that has not ended yet
+        c.exec_driver_sql("DELETE FROM runs")
+        assert count(reader, schema.jobs) == 2
+        c.rollback()
+    if url.startswith("sqlite"):
+        with pytest.raises(StoreAwayError), reader.begin() as c:
+            c.exec_driver_sql("DELETE FROM runs")
+    reader.close()
+    store.migrate("base")
+    store.close()
+    assert open_for_reading(url) is None
+
+
+def test_a_reader_says_that_a_history_is_of_another_version(url):
+    store = open_store(url)
+    with store.begin() as c:
+        c.exec_driver_sql("UPDATE alembic_version SET version_num = 'later'")
+    with pytest.raises(StoreAwayError, match="another version"):
+        open_for_reading(url)
+    with store.begin() as c:
+        c.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{HEAD}'")
+    store.close()
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 99, b"SQLite format 3\0" + b"\xff" * 9000])
+def test_a_file_that_is_no_database_is_said_in_a_line(tmp_path, content):
+    file = tmp_path / "history.sqlite"
+    file.write_bytes(content)
+    for opens in (open_store, open_for_reading):
+        with pytest.raises(StoreAwayError, match=r"^history: "):
+            opens(f"sqlite:///{file}")
+    assert file.read_bytes() == content

@@ -63,7 +63,7 @@ def test_where_nothing_has_happened_every_page_says_so(tmp_path):
     with serving_what_is_there(tmp_path) as page:
         assert "No run yet" in page.get("/").text
         assert "Nothing is remembered yet" in page.get("/history").text
-        assert page.get("/api/runs").json() == {"runs": []}
+        assert page.get("/api/runs").json() == {"runs": [], "note": None}
         assert page.get("/api/history").json()["results"] == 0
         assert page.get("/metrics").ok
     assert list(tmp_path.iterdir()) == []  # it only reads
