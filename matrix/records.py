@@ -89,9 +89,19 @@ class Attempt(_Model):
     signal: str | None = None
     status: Status | None = None
     cards: list[CardRecord] = Field(default_factory=list)
+    hosts: list[str] = Field(default_factory=list)  # nodes of a cluster that it ran on
     log: str
     causes: list[Cause] = Field(default_factory=list)
     peak_memory: int | None = None  # bytes, of the whole tree
+
+
+class Retry(_Model):
+    """What a further attempt of a job waits for and stays away from."""
+
+    at: str  # not before
+    cards: list[str] = Field(default_factory=list)  # uuids on which it failed
+    hosts: list[str] = Field(default_factory=list)
+    strict: bool = False  # rather wait for others than take these
 
 
 class JobRecord(_Model):
@@ -107,7 +117,9 @@ class JobRecord(_Model):
     facts: list[Fact] = Field(default_factory=list)
     failing_tests: list[str] = Field(default_factory=list)
     verdict: Verdict | None = None
-    reason: str | None = None  # why skipped, blocked, allowed or in error
+    reason: str | None = None  # why skipped, blocked, allowed or in error; of a passed one, on which attempt
+    retried: int = 0  # attempts that the retry policy added; a re-run counts anew
+    retry: Retry | None = None  # of the attempt that is to come
 
 
 class SpecRef(_Model):
@@ -165,6 +177,12 @@ def move(job: JobRecord, to: Status, *, reason: str | None = None) -> None:
         raise ToolError(f"job {job.name!r} cannot go from {job.status} to {to}")
     job.status = to
     job.reason = reason
+
+
+def passed_at_last(job: JobRecord) -> str:
+    """Say on which attempt a job passed, and what the ones before came to."""
+    before = [f"attempt {a.n}: {a.causes[0].category if a.causes else a.status}" for a in job.attempts[:-1]]
+    return f"passed on attempt {job.attempts[-1].n} ({', '.join(before)})"
 
 
 def outcome(run: RunRecord) -> Status:

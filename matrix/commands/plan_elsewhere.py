@@ -41,7 +41,7 @@ def for_slurm(chosen: Chosen, *, as_json: bool) -> None:
 def for_actions(chosen: Chosen, *, github_output: bool) -> None:
     """Print the matrices, and add them to the outputs of the workflow's job."""
     file = hosts_file()
-    found = matrices(chosen.jobs, read_hosts(file) if file else [], given=chosen.handoffs)
+    found = matrices(chosen.jobs, read_hosts(file) if file else [], given=chosen.handoffs, policy=chosen.spec.retry)
     skipped = [{"name": c.job.name, "reason": c.reason} for c in chosen.choices if not c.selected]
     document: dict[str, Any] = {
         "schema": "actions-plan/1",

@@ -18,6 +18,7 @@ from matrix.errors import UsageError
 from matrix.plan.graph import needed_jobs, order
 from matrix.plan.hosts import Host
 from matrix.spec.job import Job
+from matrix.spec.retry import RetryRule, pauses
 
 MAX_CELLS = 256
 _SETUP = 10  # minutes that checkout, installation and artifacts get beside the job's own limit
@@ -39,8 +40,12 @@ class Matrix:
         return {"include": [dict(cell) for cell in self.cells]}
 
 
-def matrices(jobs: Sequence[Job], hosts: Sequence[Host], given: Collection[str] = ()) -> list[Matrix]:
-    """Return the matrices of the chosen jobs, wave by wave. `given`: hand-offs that come from elsewhere.
+def matrices(
+    jobs: Sequence[Job], hosts: Sequence[Host], given: Collection[str] = (), policy: Sequence[RetryRule] = ()
+) -> list[Matrix]:
+    """Return the matrices of the chosen jobs, wave by wave.
+
+    `given`: hand-offs that come from elsewhere. `policy`: by which a cell tries again, which takes time.
 
     Raises:
         UsageError: no runner has the cards that a job asks for.
@@ -55,7 +60,7 @@ def matrices(jobs: Sequence[Job], hosts: Sequence[Host], given: Collection[str] 
         wave[name] = 1 + max((wave[p] for p in needs[name]), default=0)
     found = []
     for number in range(1, max(wave.values(), default=0) + 1):
-        cells = [cell(job, needs[job.name], hosts) for job in jobs if wave[job.name] == number]
+        cells = [cell(job, needs[job.name], hosts, policy) for job in jobs if wave[job.name] == number]
         for part, first in enumerate(range(0, len(cells), MAX_CELLS), 1):
             name = f"wave{number}" if part == 1 else f"wave{number}_{part}"
             found.append(Matrix(name, number, tuple(cells[first : first + MAX_CELLS])))
@@ -68,12 +73,13 @@ def _over_an_edge(jobs: Sequence[Job], name: str, producer: str, given: Collecti
     return bool(made & set(by_name[name].needs) - set(given))
 
 
-def cell(job: Job, needs: Sequence[str], hosts: Sequence[Host]) -> dict[str, Any]:
+def cell(job: Job, needs: Sequence[str], hosts: Sequence[Host], policy: Sequence[RetryRule] = ()) -> dict[str, Any]:
     """Return one cell: what a workflow must know before the job's runner takes over."""
+    limit = job.timeout * (1 + job.retries) + pauses(policy, job.retries)
     return {
         "job": job.name,
         "runs-on": list(runner(job, hosts)),
-        "timeout-minutes": math.ceil(job.timeout / 60) + _SETUP,
+        "timeout-minutes": math.ceil(limit / 60) + _SETUP,
         "artifact": artifact(job.name),
         # The pattern of actions/download-artifact; empty when there is nothing to download.
         "download": download(needs),

@@ -34,6 +34,7 @@ class Launch:
     want: Cards = field(default_factory=Cards)
     nodes: int | None = None  # None: as few as can be
     memory: int | None = None  # bytes a node
+    exclude: tuple[str, ...] = ()  # nodes that it is not to run on
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Outcome:
     peak_memory: int | None = None  # bytes
     problem: str | None = None  # what went wrong with the tool itself
     cards: tuple[Card, ...] = ()  # that the engine chose itself
+    hosts: tuple[str, ...] = ()  # nodes that it ran on, where there are several
     moved: bool = False  # the host or the queue took its place away: it may run elsewhere
 
 
@@ -102,6 +104,10 @@ class Engine(Protocol):
 
     def reserve(self, uuids: Collection[str], tag: str) -> None:
         """Ask other runners to leave cards to a job that waits long; none lets go again."""
+        ...
+
+    def elsewhere(self, want: Cards, nodes: int | None, hosts: Collection[str]) -> bool:
+        """Whether a job could run on other hosts than these."""
         ...
 
     async def start(self, launch: Launch, leased: Callable[[], None]) -> Running | None:

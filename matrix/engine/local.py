@@ -21,6 +21,7 @@ from matrix.host.gpus import Card
 from matrix.host.joblog import REMARK, JobLog
 from matrix.host.leases import Busy, Lease, LeaseError, Leases
 from matrix.host.nursery import Nursery
+from matrix.spec.job import Cards
 
 _INJECT = str(Path(__file__).parents[1] / "host" / "inject")
 _REAP_LIMIT = 5.0  # seconds for the processes of a job whose supervisor died
@@ -122,6 +123,10 @@ class LocalEngine:
     def reserve(self, uuids: Collection[str], tag: str) -> None:
         """Ask other runners to leave cards to a job that waits long; none lets go again."""
         self._leases.reserve(uuids, tag)
+
+    def elsewhere(self, want: Cards, nodes: int | None, hosts: Collection[str]) -> bool:  # noqa: ARG002 -- protocol
+        """Return False: this engine has one host."""
+        return False
 
     def _orphans(self) -> list[process.Process]:
         zygote = {self._nursery.pid} if self._nursery.pid else set()

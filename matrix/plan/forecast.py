@@ -66,7 +66,15 @@ def expected_times(jobs: Sequence[Job], history: Mapping[str, float] | None = No
     return known
 
 
-def as_ready(job: Job, expected: float, *, waited: float = 0.0, tail: float = 0.0) -> Ready:
+def as_ready(
+    job: Job,
+    expected: float,
+    *,
+    waited: float = 0.0,
+    tail: float = 0.0,
+    avoid: frozenset[str] = frozenset(),
+    strict: bool = False,
+) -> Ready:
     """Say to the planner what a job wants. `tail`: expected seconds of what follows it, see `graph.tails`."""
     return Ready(
         job.name,
@@ -77,6 +85,8 @@ def as_ready(job: Job, expected: float, *, waited: float = 0.0, tail: float = 0.
         memory=job.memory or 0,
         waited=waited,
         tail=tail,
+        avoid=avoid,
+        strict=strict,
     )
 
 

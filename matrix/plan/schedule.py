@@ -33,6 +33,8 @@ class Ready:
     memory: int = 0  # bytes of main memory
     waited: float = 0.0  # seconds since it became ready
     tail: float = 0.0  # expected seconds of the longest chain that follows it
+    avoid: frozenset[str] = frozenset()  # cards on which it failed: taken last
+    strict: bool = False  # not even last
 
     @property
     def chain(self) -> float:
@@ -126,20 +128,32 @@ class _State:
             return None
         if not job.cards:
             return () if self.cpu < max(1, self.capacity.cpu_jobs) else None
-        free = [card for card in self.capacity.cards if card_suits(card, job.model) and self._open(card.id, job)]
+        free = [card for card in suited(job, self.capacity.cards) if self._open(card.id, job)]
         if len(free) < job.cards:
             return None
         # Sharers fill cards that are shared already; a job that takes any model leaves the rarer cards alone.
         counts: dict[str | None, int] = {}
         for card in self.capacity.cards:
             counts[card.model] = counts.get(card.model, 0) + 1
-        free.sort(key=lambda card: (card.id in avoid, -self.sharers.get(card.id, 0), -counts[card.model]))
+        free.sort(
+            key=lambda card: (
+                card.id in job.avoid,
+                card.id in avoid,
+                -self.sharers.get(card.id, 0),
+                -counts[card.model],
+            )
+        )
         return tuple(card.id for card in free[: job.cards])
 
     def _open(self, card: str, job: Ready) -> bool:
         if card in self.held:
             return False
         return self.sharers.get(card, 0) < (1 if job.exclusive else SHARERS)
+
+
+def suited(job: Ready, cards: Iterable[Card]) -> list[Card]:
+    """Cards that a job could have if all were free."""
+    return [c for c in cards if card_suits(c, job.model) and not (job.strict and c.id in job.avoid)]
 
 
 def by_urgency(ready: Sequence[Ready], cards: int) -> list[Ready]:

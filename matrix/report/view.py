@@ -162,7 +162,7 @@ def why(job: JobRecord) -> str:
     if job.status is Status.BLOCKED and job.blocked_by:
         return "blocked by " + ", ".join(job.blocked_by)
     if job.status is Status.PASSED:
-        return one_line("; ".join(str(f.value) for f in job.facts if f.key in NOTES))
+        return one_line("; ".join([*filter(None, [job.reason]), *(str(f.value) for f in job.facts if f.key in NOTES)]))
     causes = job.attempts[-1].causes if job.attempts and job.status in BAD else []
     if causes:
         more = f" (and {count(len(causes) - 1, 'more cause')})" if len(causes) > 1 else ""

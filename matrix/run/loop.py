@@ -15,11 +15,12 @@ from matrix.history.quarantine import Quarantine
 from matrix.host.health import Look
 from matrix.records import BAD, Attempt, JobRecord, RunRecord, Status, Verdict, move, outcome
 from matrix.run.clock import now
-from matrix.run.concluding import NO_QUARANTINE, Concluder
+from matrix.run.concluding import NO_QUARANTINE, Concluder, Verdicts
 from matrix.run.prepare import Place
 from matrix.run.starting import Starter
 from matrix.run.state import Active, Listener, State
 from matrix.spec.job import Job
+from matrix.spec.retry import RetryRule, shipped
 
 _POLL = 0.25  # seconds between looks at cards that other runners hold
 
@@ -40,12 +41,14 @@ class Runner:
         health: Look | None = None,
         listener: Listener = lambda _: None,
         quarantine: Quarantine = NO_QUARANTINE,
+        policy: Sequence[RetryRule] | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self.state = State(
             record, jobs, place, engine,
             expected=expected, cpu_jobs=cpu_jobs, memory=memory, health=health, listener=listener,
         )  # fmt: skip
-        self.desk = Concluder(self.state, quarantine)
+        self.desk = Concluder(self.state, quarantine, shipped() if policy is None else policy, verdicts)
         self.starter = Starter(self.state, self.desk, self.follow)
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -133,10 +136,16 @@ class Runner:
         self.state.wake.set()  # its cards are free while it is being judged
         await self.desk.judge(r, attempt, out)
 
+    def next_look(self) -> float | None:
+        """Return the seconds after which something may begin though nothing has ended; None: nothing will."""
+        due = self.state.next_pause_ends()
+        left = [] if due is None else [max(0.0, due - time.monotonic())]
+        return min([_POLL, *left] if self.starter.waiting_for_others else left, default=None)
+
     async def something_happens(self) -> None:
         """Wait until an attempt ends, the run is stopped, or cards of other runners may have come back."""
         waker = asyncio.create_task(self.state.wake.wait())
-        timeout = _POLL if self.starter.waiting_for_others and not self.state.stopping else None
+        timeout = None if self.state.stopping else self.next_look()
         done, _ = await asyncio.wait({*self.tasks, waker}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         waker.cancel()
         self.state.wake.clear()

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matrix.errors import UsageError
-from matrix.records import BAD, FINAL, Attempt, JobRecord, RunRecord, Status, Verdict, load, move, outcome
+from matrix.records import (
+    BAD,
+    FINAL,
+    Attempt,
+    JobRecord,
+    RunRecord,
+    Status,
+    Verdict,
+    load,
+    move,
+    outcome,
+    passed_at_last,
+)
 from matrix.run.folder import RECORD
 from matrix.spec.job import Job
 
@@ -94,6 +106,8 @@ def _job(job: Job, needs: Sequence[str], parts: Sequence[Part], copies: list[tup
         last = (ran or said)[-1][1]
         for name in ("allowed", "blocked_by", "facts", "failing_tests", "verdict", "status", "reason"):
             setattr(merged, name, getattr(last, name))
+        if merged.status is Status.PASSED and len(merged.attempts) > 1:
+            merged.reason = passed_at_last(merged)
         if merged.status not in FINAL:
             merged.status, merged.reason = Status.ERROR, "its runner ended before it did"
     elif expected is not None and job.name in expected:

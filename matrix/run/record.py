@@ -122,5 +122,6 @@ def again(record: RunRecord, names: Sequence[str], *, failed: bool) -> list[str]
             if job.status is not Status.PENDING:
                 move(job, Status.PENDING, reason="run again")
             job.blocked_by, job.verdict, job.allowed = [], None, False
+            job.retried, job.retry = 0, None
     record.ended, record.status = None, Status.RUNNING
     return [n for n in known if n in wanted]

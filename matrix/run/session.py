@@ -18,7 +18,7 @@ from matrix.history import quarantine
 from matrix.host import gpus, process
 from matrix.host.health import look
 from matrix.plan import hosts
-from matrix.records import Fact, RunRecord, Status, load, save
+from matrix.records import Fact, JobRecord, RunRecord, Status, load, save
 from matrix.run import engines
 from matrix.run import record as records
 from matrix.run.companions import check_out
@@ -178,6 +178,8 @@ def _follow(session: Session, show: Show) -> None:
                 memory=(site and site.memory) or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
                 listener=listener,
                 quarantine=quarantine.load(spec.root),
+                policy=spec.retry,
+                verdicts=lambda r: _verdict(session, r),
             )
             asyncio.run(_run(runner))
     finally:
@@ -185,6 +187,12 @@ def _follow(session: Session, show: Show) -> None:
     _keep_times(pending, place)
     _compare_shards(session, pending, place)
     report(session)
+
+
+def _verdict(session: Session, job: JobRecord) -> str:
+    from matrix.run.memory import verdict_now  # noqa: PLC0415 -- only where a policy asks for verdicts
+
+    return verdict_now(session.record, job, session.folder, session.spec)
 
 
 async def _run(runner: Runner) -> None:

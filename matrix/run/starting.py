@@ -10,7 +10,7 @@ from matrix.engine.base import Held, Launch
 from matrix.errors import MatrixError
 from matrix.host.gpus import Card
 from matrix.plan import forecast, hosts, schedule
-from matrix.records import Attempt, JobRecord, Status, card_record, move
+from matrix.records import Attempt, Fact, JobRecord, Status, card_record, move
 from matrix.run import prepare
 from matrix.run.clock import now
 from matrix.run.concluding import Concluder
@@ -34,7 +34,7 @@ class Starter:
     async def start_some(self) -> bool:
         """Start what the planner says; whether anything was started or refused."""
         state, clock = self.state, time.monotonic()
-        ready = [r.name for r in state.pending() if not state.lacking(r.name)]
+        ready = state.startable(clock)
         for name in ready:
             state.ready_since.setdefault(name, clock)
         if not ready:
@@ -68,7 +68,24 @@ class Starter:
         state = self.state
         expected = state.expected[name]
         tail = max(0.0, state.tails[name] - expected)
-        return forecast.as_ready(state.jobs[name], expected, waited=clock - state.ready_since[name], tail=tail)
+        avoid, strict = self.avoid(name)
+        waited = clock - state.ready_since[name]
+        return forecast.as_ready(state.jobs[name], expected, waited=waited, tail=tail, avoid=avoid, strict=strict)
+
+    def avoid(self, name: str) -> tuple[frozenset[str], bool]:
+        """Return the cards on which a job failed, and whether it takes none of them.
+
+        It does once too few others are left (some were set aside meanwhile): else it would wait for ever.
+        """
+        retry, want = self.state.record.job(name).retry, self.state.jobs[name].cards
+        if retry is None:
+            return frozenset(), False
+        others = [c for c in self.state.capacity.cards if c.id not in retry.cards and hosts.card_suits(c, want.model)]
+        if retry.strict and len(others) < want.count:
+            retry.strict = False
+            said = f"on what there is, for only {len(others)} others are fit"
+            self.state.notes.setdefault(name, []).append(Fact(key="tried_again", value=said))
+        return frozenset(retry.cards), retry.strict
 
     def seen(self, active: Active, clock: float) -> schedule.Running:
         """Describe a running job to the planner."""
@@ -145,6 +162,7 @@ class Starter:
     def launch(self, job: Job, n: int, cards: tuple[Card, ...]) -> Launch:
         """Make everything ready for an attempt."""
         state, place = self.state, self.state.place
+        retry = state.record.job(job.name).retry
         scratch = place.scratch(job.name, n)
         scratch.mkdir(parents=True, exist_ok=True)
         return Launch(
@@ -162,6 +180,7 @@ class Starter:
             want=job.cards,
             nodes=job.nodes,
             memory=job.memory,
+            exclude=tuple(retry.hosts) if retry else (),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from matrix.spec.model import MatrixSpec
 
 _TEMPLATE = {"type": "string", "pattern": r"\$\{\{.+\}\}", "description": "The value of a parameter."}
+_PLAIN = ("SuiteSpec", "RetrySpec", "RetryRule")  # no job's own, so no parameter can stand in them
 _SCALARS = ("integer", "number", "boolean")
 
 
@@ -15,7 +16,7 @@ def json_schema() -> dict[str, Any]:
     """Describe a matrix file. In a job and in defaults, a parameter may stand for any scalar."""
     schema = MatrixSpec.model_json_schema(by_alias=True, mode="validation")
     definitions = {
-        name: body if name == "SuiteSpec" else _with_templates(body) for name, body in schema.pop("$defs").items()
+        name: body if name in _PLAIN else _with_templates(body) for name, body in schema.pop("$defs").items()
     }
     definitions["Template"] = _TEMPLATE
     return {

@@ -22,6 +22,7 @@ from matrix.spec.expand import Layered, combinations, layer, substitute, weight
 from matrix.spec.job import Job
 from matrix.spec.model import JobSpec, MatrixSpec
 from matrix.spec.problems import Part, Problem, SpecError, show_path
+from matrix.spec.retry import RetryRule, read_rules, shipped, unknown_categories
 from matrix.spec.wishes import fitting
 
 FILE_NAME = "matrix.yaml"
@@ -38,6 +39,7 @@ class Spec:
     jobs: tuple[Job, ...]
     floor: tuple[str, ...] = ()
     pretend_cards: str | None = None  # for hosts without any
+    retry: tuple[RetryRule, ...] = ()  # its own rules, then those of the runner
 
     @property
     def root(self) -> Path:
@@ -76,15 +78,25 @@ def read(path: Path | None = None, *, hosts: Sequence[Host] | None = None) -> Sp
         raise UsageError(
             f"{path}: {(e.strerror or str(e)).lower()}", "name the matrix file: matrix list PATH"
         ) from None
-    jobs, outer = read_bytes(raw, str(path), hosts=hosts)
+    jobs, outer = read_bytes(raw, str(path), hosts=hosts, root=path.parent)
+    rules = tuple(outer.retry.rules)
+    if outer.retry.file:
+        file = path.parent / outer.retry.file
+        rules += read_rules(file, str(file), known_categories(path.parent))
     sha256 = hashlib.sha256(raw).hexdigest()
-    return Spec(path.resolve(), sha256, tuple(jobs), tuple(outer.floor), outer.pretend_cards)
+    return Spec(path.resolve(), sha256, tuple(jobs), tuple(outer.floor), outer.pretend_cards, rules + shipped())
 
 
 def read_bytes(
-    raw: bytes, file: str = FILE_NAME, *, hosts: Sequence[Host] | None = None
+    raw: bytes,
+    file: str = FILE_NAME,
+    *,
+    hosts: Sequence[Host] | None = None,
+    root: Path | None = None,
 ) -> tuple[list[Job], MatrixSpec]:
     """Read the bytes of a matrix file into its concrete jobs and what stands beside its suites.
+
+    `root`: where what it names is to be found; None: not known, so nothing is said about that.
 
     Raises:
         SpecError: every mistake in it.
@@ -96,6 +108,7 @@ def read_bytes(
     reader = _Reader(document)
     jobs = reader.jobs()
     reader.relations(jobs, hosts)
+    reader.retry(root)
     if reader.problems or reader.outer is None:
         raise SpecError(file, reader.problems)
     return jobs, reader.outer
@@ -225,6 +238,16 @@ class _Reader:
             return self._validate(model, {k: v for k, v in values.items() if k not in wrong}, layered, lenient=lenient)
         return None
 
+    def retry(self, root: Path | None) -> None:
+        """Check what the retry policy speaks of."""
+        if self.outer is None or root is None:
+            return
+        policy = self.outer.retry
+        for at, message in unknown_categories(policy.rules, known_categories(root)):
+            self.complain(("retry", "rules", *at), message)
+        if policy.file and not (root / policy.file).is_file():
+            self.complain(("retry", "file"), f"there is no file {policy.file}: write one with 'rules', or remove this")
+
     def relations(self, jobs: list[Job], hosts: Sequence[Host] | None) -> None:
         """Check what must hold between jobs."""
         if len(jobs) > MAX_JOBS:
@@ -238,6 +261,13 @@ class _Reader:
                     self.complain(("floor", i), e.message)
         for job, inner, message in check(jobs, hosts, self.broken):
             self.complain(self.layers[job.name, job.line].where(inner), message)
+
+
+def known_categories(root: Path) -> set[str]:
+    """Return the categories of failures that there are: those of this package, and the repository's own."""
+    shipped_ones = {file.stem for file in (Path(__file__).parents[1] / "triage" / "rules").glob("*.yaml")}
+    texts = [file.read_text("utf-8", "replace") for file in (root / ".matrix" / "rules").glob("*.yaml")]
+    return shipped_ones | {m[1] for text in texts if (m := re.search(r"(?m)^category:\s*([\w-]+)", text))}
 
 
 def _texts(value: object) -> set[str]:

@@ -22,6 +22,7 @@ from matrix.spec.fields import (
     one_or_many,
 )
 from matrix.spec.globs import check_glob
+from matrix.spec.retry import RetrySpec, ShortRetrySpec
 
 _STRING = {"type": "string"}
 _MAX_CARDS = 1024
@@ -314,6 +315,9 @@ class MatrixSpec(_Model):
     pretend_cards: Text | None = Field(
         None,
         description="Cards for hosts that have none and no hosts file: N or MODEL:N, as `--cards` has them.",
+    )
+    retry: ShortRetrySpec = Field(
+        RetrySpec(), description="Which failures are tried again and where: rules, or the file with them."
     )
     suites: dict[str, SuiteSpec] = Field(min_length=1, description="Name -> suite.")
 

@@ -158,7 +158,7 @@ class SlurmRun:
     def _arguments(self) -> list[str]:
         return arguments(
             self.fit, name=self.launch.tag, output=self.exchange.output, timeout=self.launch.timeout,
-            memory=self.launch.memory, env=os.environ,
+            memory=self.launch.memory, env=os.environ, exclude=self.launch.exclude,
         )  # fmt: skip
 
     def look(self) -> None:
@@ -232,6 +232,11 @@ class SlurmRun:
         begun = [self.exchange.read(f"begun.{rank}") for rank in range(self.fit.nodes)]
         return tuple(Card(**card) for document in begun if document for card in document["cards"])
 
+    def _hosts(self) -> tuple[str, ...]:
+        begun = [self.exchange.read(f"begun.{rank}") for rank in range(self.fit.nodes)]
+        return tuple(str(document["node"]) for document in begun if document)
+
     def _settle(self, out: Outcome) -> None:
+        out = replace(out, hosts=self._hosts())
         with contextlib.suppress(asyncio.InvalidStateError):
             self._done.set_result(out)

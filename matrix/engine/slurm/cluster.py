@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import subprocess
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from matrix.errors import ToolError
 
 _LIMIT = 60.0  # seconds for one command; a controller that restarts lets them wait
+_AT_ONCE = 32  # commands that are waited for at the same time
 _DEFAULT_KILL_WAIT = 30.0  # Slurm's own
 # What a restarting or busy controller, or a limit that other jobs use up, lets sbatch say: later it may go well.
 _LATER = re.compile(
@@ -95,6 +98,7 @@ class Cluster:
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env = clean_environment(os.environ if env is None else env)
+        self._threads = ThreadPoolExecutor(_AT_ONCE, "slurm")
 
     async def nodes(self) -> list[Node]:
         """Return the nodes of all partitions that this user sees.
@@ -163,24 +167,28 @@ class Cluster:
         match = re.search(r"^KillWait\s*=\s*(\d+)", said, re.MULTILINE)
         return float(match[1]) if match else _DEFAULT_KILL_WAIT
 
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=self._env, start_new_session=True)
+
     async def _said(self, *command: str, stdin: str = "") -> str:
+        # Not asyncio's own subprocesses: one that is cancelled while it is being made waits for its pipes for ever
+        # (Python 3.11), and the end of a run cancels a squeue at any moment.
         try:
-            child = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE, env=self._env, start_new_session=True,
-            )  # fmt: skip
+            child = self._start(command)
         except FileNotFoundError:
             raise ToolError(
                 f"{command[0]} is not on PATH: no Slurm here", "run on a login node, or use --engine local"
             ) from None
+        loop = asyncio.get_running_loop()
         try:
-            out, err = await asyncio.wait_for(child.communicate(stdin.encode()), _LIMIT)
+            answer = loop.run_in_executor(self._threads, child.communicate, stdin.encode())
+            out, err = await asyncio.wait_for(answer, _LIMIT)
         except TimeoutError:
             raise Away(f"{command[0]} did not answer within {_LIMIT:.0f} s") from None
         finally:
-            if child.returncode is None:  # too late, or nobody wants to know any more
+            if child.poll() is None:  # too late, or nobody wants to know any more
                 child.kill()
-                await child.wait()
         if child.returncode == 0:
             return out.decode(errors="replace")
         said = (err.decode(errors="replace").strip() or f"exit code {child.returncode}").splitlines()

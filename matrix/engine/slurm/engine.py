@@ -13,6 +13,7 @@ from matrix.engine.slurm.fit import fit
 from matrix.engine.slurm.queue import Pace, Queue
 from matrix.errors import ToolError, UsageError
 from matrix.host.gpus import Card
+from matrix.spec.job import Cards
 
 
 class SlurmEngine:
@@ -41,6 +42,14 @@ class SlurmEngine:
     def reserve(self, uuids: Collection[str], tag: str) -> None:
         """Do nothing: Slurm's scheduler lets nobody starve."""
 
+    def elsewhere(self, want: Cards, nodes: int | None, hosts: Collection[str]) -> bool:
+        """Whether the cluster could run a job without these nodes."""
+        try:
+            fit("", want, nodes, [node for node in self.nodes if node.name not in hosts])
+        except UsageError:
+            return False
+        return True
+
     async def start(self, launch: Launch, leased: Callable[[], None] = lambda: None) -> SlurmRun:
         """Call `leased` (the record must be on disk first), then submit the job beside everything else.
 
@@ -59,7 +68,8 @@ class SlurmEngine:
 
     def _follow(self, launch: Launch, leased: Callable[[], None], *, again: bool) -> SlurmRun:
         try:
-            chosen = fit(launch.tag, launch.want, launch.nodes, self.nodes)
+            nodes = [node for node in self.nodes if node.name not in launch.exclude]
+            chosen = fit(launch.tag, launch.want, launch.nodes, nodes)
         except UsageError as e:
             raise ToolError(e.message, e.advice) from e
         leased()

@@ -136,4 +136,5 @@ def outcome_document(out: Outcome) -> dict[str, Any]:
 def read_outcome(document: Mapping[str, Any]) -> Outcome:
     """Return the outcome that a document holds."""
     cards = tuple(Card(**card) for card in document["cards"])
-    return Outcome(**{**document, "left": tuple(document["left"]), "cards": cards})
+    tuples = {key: tuple(document[key]) for key in ("left", "hosts")}
+    return Outcome(**{**document, **tuples, "cards": cards})

@@ -81,7 +81,14 @@ def describe(nodes: Sequence[Node]) -> str:
 
 
 def arguments(
-    fit: Fit, *, name: str, output: Path, timeout: float, memory: int | None, env: Mapping[str, str]
+    fit: Fit,
+    *,
+    name: str,
+    output: Path,
+    timeout: float,
+    memory: int | None,
+    env: Mapping[str, str],
+    exclude: Sequence[str] = (),
 ) -> list[str]:
     """Return sbatch's arguments. What a site wants beside them stands in $MATRIX_SLURM_ARGS and $SBATCH_*."""
     found = [
@@ -99,6 +106,8 @@ def arguments(
         found.append(f"--gres=gpu:{fit.gres}:{fit.cards}" if fit.gres else f"--gres=gpu:{fit.cards}")
     if memory:
         found.append(f"--mem={math.ceil(memory / 2**20)}M")
+    if exclude:
+        found.append(f"--exclude={','.join(exclude)}")
     try:
         return found + shlex.split(env.get(ARGUMENTS, ""))
     except ValueError as e:

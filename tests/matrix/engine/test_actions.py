@@ -14,6 +14,7 @@ from matrix.engine.actions import MAX_CELLS, artifact, cell, download, matrices,
 from matrix.errors import UsageError
 from matrix.plan.hosts import Card, Host, read_hosts
 from matrix.spec.job import Cards, HandOff, Job
+from matrix.spec.retry import RetryRule
 
 HOSTS = [
     Host("small", (Card("0", "H20"),), labels=("self-hosted", "h20-1")),
@@ -80,6 +81,12 @@ def test_a_cell_says_what_its_workflow_must_know():
         "download": "handoffs-{a,x}", "upload": True,
     }  # fmt: skip
     assert json.loads(json.dumps(found)) == found
+
+
+def test_a_cell_has_time_to_try_again():
+    policy = [RetryRule(categories=["port_in_use"], wait="30s", factor=2), RetryRule(retry=False)]
+    again = cell(job("b", timeout=90.0, retries=2), [], [], policy)
+    assert again["timeout-minutes"] == 16, "three times 90 s, pauses of 30 s and 60 s, ten minutes"
 
 
 def test_the_example_workflow_uses_what_a_plan_gives():

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from matrix.host import process
 
@@ -70,6 +71,23 @@ def test_twelve_jobs_end_alike_on_one_host_and_on_slurm(tmp_path, slurm):  # noq
     finally:
         local.close()
     assert children == []
+
+
+def test_a_further_attempt_runs_on_another_node(slurm):  # noqa: F811
+    """The first node on which it runs is the bad one: what is excluded is what the record says of attempt 1."""
+    bad = (
+        'echo $SLURMD_NODENAME >> nodes; [ $(sort -u nodes | wc -l) = 2 ] || { echo "Address already in use"; exit 1; }'
+    )
+    slurm.matrix({"j": {"command": bad, "cards": 1, "retries": 1}})
+    document = yaml.safe_load((slurm.folder / "matrix.yaml").read_text())
+    document["retry"] = {"rules": [{"categories": "port_in_use", "where": "other-host", "otherwise": "no"}]}
+    (slurm.folder / "matrix.yaml").write_text(yaml.safe_dump(document))
+    code, said = slurm.run()
+    assert code == 0, said
+    first, second = (a["hosts"] for a in slurm.job("j")["attempts"])
+    assert [*first, *second] == slurm.lines("nodes")
+    assert first != second
+    assert slurm.job("j")["reason"] == "passed on attempt 2 (attempt 1: port_in_use)"
 
 
 def uuids(attempt):

@@ -202,3 +202,63 @@ def test_a_job_that_waits_for_memory_gets_a_reservation_too(after):
     assert decision.starts == ()
     assert decision.reservation is not None
     assert decision.reservation.after == 5
+
+
+def test_cards_on_which_a_job_failed_are_taken_last_or_not_at_all():
+    avoid = frozenset({"0", "1"})
+    assert starts([Ready("j", 5, 1, avoid=avoid)], capacity=Capacity(cards(3))) == {"j": ("2",)}
+    assert starts([Ready("j", 5, 2, avoid=avoid)], capacity=Capacity(cards(3))) == {"j": ("2", "0")}
+    strict = Ready("j", 5, 1, avoid=avoid, strict=True)
+    assert starts([strict], [Running("r", ("2",), 9)], Capacity(cards(3))) == {}
+    assert starts([Ready("j", 5, 2, avoid=avoid, strict=True)], capacity=Capacity(cards(3))) == {}
+
+
+TRIES = st.lists(
+    st.tuples(
+        st.integers(1, 4),  # cards
+        st.lists(st.tuples(st.floats(0.1, 30), st.floats(0, 60)), min_size=1, max_size=4),  # (seconds, pause after)
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TRIES)
+def test_with_pauses_no_card_is_shared_nobody_starves_and_a_pause_holds_nothing(jobs):
+    """Every try but the last fails; the next one stays away from its cards while there are enough others."""
+    host = Capacity(cards(4))
+    now, tries, avoid = 0.0, dict.fromkeys(range(len(jobs)), 0), dict.fromkeys(range(len(jobs)), frozenset())
+    ready_at = dict.fromkeys(tries, 0.0)  # of those that wait or pause
+    running: dict[int, tuple[float, tuple[str, ...]]] = {}
+    while ready_at or running:
+        queue = [
+            Ready(str(j), jobs[j][1][tries[j]][0], jobs[j][0], waited=now - at, avoid=avoid[j], strict=True)
+            for j, at in ready_at.items()
+            if at <= now
+        ]
+        busy = [Running(str(j), held, end - now) for j, (end, held) in running.items()]
+        decision = decide(queue, busy, host)
+        for start in decision.starts:
+            j = int(start.name)
+            taken = {card for _, held in running.values() for card in held}
+            assert not taken & set(start.cards)
+            assert not avoid[j] & set(start.cards)
+            running[j] = (now + jobs[j][1][tries[j]][0], start.cards)
+            del ready_at[j]
+        if queue and not running:
+            raise AssertionError("jobs are ready, all cards are free, and nothing starts")
+        moments = [end for end, _ in running.values()] + [at for at in ready_at.values() if at > now]
+        if not moments:
+            break
+        now = min(moments)
+        for j, (end, held) in list(running.items()):
+            if end <= now:
+                del running[j]
+                pause = jobs[j][1][tries[j]][1]
+                tries[j] += 1
+                if tries[j] < len(jobs[j][1]):
+                    ready_at[j] = now + pause
+                    tried = avoid[j] | set(held)
+                    avoid[j] = next((a for a in (tried, frozenset(held)) if 4 - len(a) >= jobs[j][0]), frozenset())
+    assert tries == {j: len(job[1]) for j, job in enumerate(jobs)}

@@ -6,8 +6,6 @@ from matrix.errors import UsageError
 from matrix.records import Attempt, JobRecord, RunRecord, SpecRef, Status
 from matrix.run import folder
 from matrix.run.record import again, take_up
-from matrix.run.retry import RETRIED, retried
-from matrix.triage.model import Cause
 
 
 def run(**statuses):
@@ -54,41 +52,6 @@ def test_rerun_of_a_job_brings_what_it_lacks():
 def test_nothing_to_run_again_is_wrong_use(names, message):
     with pytest.raises(UsageError, match=message):
         again(run(a="passed"), names, failed=True)
-
-
-def cause(category):
-    return Cause(category=category, rule="r", confidence=1, text="t", signature="s")
-
-
-@pytest.mark.parametrize(
-    ("status", "categories", "done", "allowed", "wanted"),
-    [
-        ("failed", ["network_failure"], 1, 1, True),
-        ("failed", ["network_failure"], 2, 1, False),
-        ("failed", ["network_failure"], 1, 0, False),
-        ("failed", ["network_failure", "test_assertion"], 1, 3, False),
-        ("failed", [], 1, 3, False),
-        ("failed", ["unknown"], 1, 3, False),
-        ("error", ["runner_lost"], 1, 1, True),
-        ("timeout", ["network_failure"], 1, 1, False),
-        ("cancelled", ["runner_lost"], 1, 1, False),
-    ],
-)
-def test_who_is_tried_again(status, categories, done, allowed, wanted):
-    assert retried(Status(status), [cause(c) for c in categories], done, allowed) is wanted
-
-
-def test_wrong_results_are_never_tried_again():
-    never = {
-        "loss_mismatch",
-        "bitwise_mismatch",
-        "nan_loss",
-        "test_assertion",
-        "nothing_ran",
-        "handoff_missing",
-        "unknown",
-    }
-    assert not RETRIED & never
 
 
 def test_a_run_is_found_by_what_its_id_begins_with(tmp_path):
