@@ -52,7 +52,7 @@ def propose(job: Job, record: JobRecord, run: RunRecord, *, root: Path, folder: 
     if job.loss is None:
         raise UsageError(
             f"job {job.name!r} has no loss baseline",
-            "give it one in matrix.yaml, such as `baseline: {loss: baselines/" + job.name + ".{card}.txt}`",
+            'give it one in matrix.yaml, such as `baseline: {loss: "baselines/' + job.name + '.{card}.txt"}`',
         )
     attempt = _finished_attempt(record, run)
     card = _card(record, attempt)

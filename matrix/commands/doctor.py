@@ -23,10 +23,15 @@ def command(as_json: bool, limit: float) -> None:
     """
     from matrix.doctor.checks import CHECKS  # noqa: PLC0415 -- keeps --help quick
     from matrix.doctor.model import Place, State, examine, exit_code  # noqa: PLC0415
-    from matrix.report.terminal import make_console  # noqa: PLC0415
+    from matrix.report.terminal import interactive, make_console  # noqa: PLC0415
     from matrix.report.text import one_line  # noqa: PLC0415
 
-    findings = examine(CHECKS, Place(Path.cwd(), dict(os.environ), limit))
+    place, waiting = Place(Path.cwd(), dict(os.environ), limit), make_console(stderr=True)
+    if interactive(waiting):
+        with waiting.status("looking") as status:
+            findings = examine(CHECKS, place, tell=lambda names: status.update(f"looking at {', '.join(names)}"))
+    else:
+        findings = examine(CHECKS, place)
     code = exit_code(findings)
     if as_json:
         click.echo(

@@ -71,6 +71,7 @@ def probe(test: str, times: int, limit: float, as_json: bool, db: str | None) ->
     """
     from matrix.commands.history import history_url  # noqa: PLC0415 -- keeps --help quick
     from matrix.history.queries import wilson  # noqa: PLC0415
+    from matrix.report.progress import left  # noqa: PLC0415
     from matrix.run.folder import repository_root  # noqa: PLC0415
     from matrix.testing.probe import keep, probe_test  # noqa: PLC0415
 
@@ -79,7 +80,9 @@ def probe(test: str, times: int, limit: float, as_json: bool, db: str | None) ->
     for done in probe_test(test, times, limit):
         tries.append(done)
         if not as_json:
-            click.echo(f"{len(tries)} of {times}: {done.outcome} in {done.seconds:.1f} s", err=True)
+            rest = left(len(tries), times, sum(t.seconds for t in tries))
+            said = f"{len(tries)} of {times}: {done.outcome} in {done.seconds:.1f} s"
+            click.echo(", ".join(filter(None, [said, rest])), err=True)
     failed, ran = sum(t.bad for t in tries), sum(t.outcome != "skipped" for t in tries)
     low, high = wilson(failed, ran)
     run, warning = keep(root, history_url(db), test, tries)

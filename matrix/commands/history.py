@@ -77,12 +77,14 @@ def import_(
     """
     from matrix.history import importing  # noqa: PLC0415
     from matrix.history.store import open_store  # noqa: PLC0415
+    from matrix.report.progress import tracked  # noqa: PLC0415
+    from matrix.report.text import count  # noqa: PLC0415
 
     if junit and not (job and commit):
         raise UsageError("history import --junit needs --job and --commit", "add --job NAME --commit SHA")
     store = open_store(history_url(db))
     done = 0
-    for path in map(Path, paths):
+    for path in tracked(map(Path, paths), len(paths), "import"):
         if github:
             rows = list(importing.from_github(path))
         elif junit:
@@ -96,7 +98,7 @@ def import_(
             store.write(one)
             done += 1
     store.close()
-    click.echo(f"{done} runs are in the history")
+    click.echo(f"{count(done, 'run')} brought into the history")
 
 
 @command.command("verdicts")

@@ -49,4 +49,20 @@ def command(folder: str, dry_run: bool) -> None:
             f.write(text)
     except FileExistsError:
         raise UsageError(f"{path} is there already, and is left as it is") from None
-    click.echo(f"{path}: {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}; next: matrix list, then matrix run")
+    most = max(job.cards.count for job in jobs)
+    run = (
+        "matrix run"
+        if _cards_here() >= most
+        else f"matrix run --cards {most} (this host has fewer: they are pretended)"
+    )
+    click.echo(f"{path}: {len(jobs)} {'job' if len(jobs) == 1 else 'jobs'}; next: matrix list, then {run}")
+
+
+def _cards_here() -> int:
+    from matrix.errors import MatrixError  # noqa: PLC0415
+    from matrix.run.own_cards import find_cards  # noqa: PLC0415
+
+    try:
+        return len(find_cards(None, ()))
+    except MatrixError:
+        return 0  # `matrix doctor` says what is wrong with them

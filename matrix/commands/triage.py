@@ -34,6 +34,7 @@ def command(
     Example: matrix triage job.log.gz --explain
     """
     from matrix.errors import UsageError  # noqa: PLC0415 - imports here keep --help quick
+    from matrix.report.progress import tracked  # noqa: PLC0415
     from matrix.triage import diagnose  # noqa: PLC0415
     from matrix.triage.model import TriageReport  # noqa: PLC0415
     from matrix.triage.ruleset import load_rules, user_rules  # noqa: PLC0415
@@ -43,7 +44,8 @@ def command(
     if explained and "-" in logs:
         raise UsageError("--explain reads a log twice, which stdin does not allow", "save the log to a file first")
     rules = load_rules([user_rules(Path.cwd())])
-    made = TriageReport(logs=[diagnose(path, exit_code=exit_code, job=job, rules=rules) for path in logs])
+    each = tracked(logs, len(logs), "logs") if len(logs) > 1 else logs
+    made = TriageReport(logs=[diagnose(path, exit_code=exit_code, job=job, rules=rules) for path in each])
     if html is not None:
         from matrix.triage.page import page  # noqa: PLC0415
 

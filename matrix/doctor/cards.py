@@ -81,7 +81,7 @@ def _nvml(place: Place) -> dict[str, Any] | str:
 def driver(place: Place) -> Finding:
     """Whether the driver answers, and whether a card counted errors or is full though nobody has leased it."""
     if not gpus.has_driver():
-        return Finding("driver", State.ABSENT, "no NVIDIA driver is loaded")
+        return Finding("driver", State.ABSENT, "no NVIDIA driver is loaded", "on a host with NVIDIA cards: install it")
     answer = _nvml(place)
     if isinstance(answer, str):
         advice = "reboot after an update of the driver; in a container, start it with --gpus"
@@ -102,10 +102,10 @@ def driver(place: Place) -> Finding:
 def mig(place: Place) -> Finding:
     """Whether cards are cut into slices."""
     if not gpus.has_driver():
-        return Finding("MIG", State.ABSENT, "no NVIDIA driver is loaded")
+        return Finding("MIG", State.ABSENT, "no NVIDIA driver is loaded", "nothing to do without cards")
     answer = _nvml(place)
     if isinstance(answer, str):
-        return Finding("MIG", State.UNKNOWN, answer)
+        return Finding("MIG", State.UNKNOWN, answer, "see what is said of the driver")
     cut = [c["index"] for c in answer["cards"] if c["mig"]]
     if not cut:
         return Finding("MIG", State.OK, "off on all cards")
@@ -114,7 +114,8 @@ def mig(place: Place) -> Finding:
         return Finding(
             "MIG", State.BAD, f"on for cards {cut}, without a slice", "make slices: nvidia-smi mig -cgi; or turn it off"
         )
-    return Finding("MIG", State.WARNING, f"on for cards {cut}: {len(slices)} slices; NCCL does not join slices")
+    said = f"on for cards {cut}: {len(slices)} slices; NCCL does not join slices"
+    return Finding("MIG", State.WARNING, said, "give jobs one slice each (cards: 1), or turn it off: nvidia-smi -mig 0")
 
 
 def paddle(place: Place) -> Finding:

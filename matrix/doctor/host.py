@@ -73,7 +73,9 @@ def clock(place: Place) -> Finding:
     if state == _TIME_ERROR:
         return Finding("clock", State.WARNING, "the kernel says that no time service keeps it right", advice)
     if state < 0:
-        return Finding("clock", State.WARNING, "the kernel does not say whether it is kept right (in a container?)")
+        return Finding(
+            "clock", State.WARNING, "the kernel does not say whether it is kept right (in a container?)", advice
+        )
     return Finding("clock", State.OK, "kept right by a time service")
 
 
@@ -120,7 +122,9 @@ def py_spy(_: Place) -> Finding:
 def slurm(place: Place) -> Finding:
     """Whether Slurm answers, and what it has."""
     if shutil.which("sbatch") is None:
-        return Finding("Slurm", State.ABSENT, "no sbatch here: jobs run on this host only")
+        return Finding(
+            "Slurm", State.ABSENT, "no sbatch here: jobs run on this host only", "for a cluster: use a login node"
+        )
     done = place.ask("sinfo", "-h", "-o", "%D|%T|%G")
     if done.returncode:
         lines = done.stderr.strip().splitlines()

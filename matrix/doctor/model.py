@@ -31,6 +31,11 @@ class Finding:
     finding: str
     advice: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a finding that leaves the reader alone."""
+        if self.state is not State.OK and not self.advice:
+            raise ValueError(f"{self.name}: say what to do about {self.finding!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -57,11 +62,17 @@ class Place:
 Check = Callable[[Place], Finding]
 
 
-def examine(checks: Sequence[tuple[str, Check]], place: Place, spare: float = 5.0) -> list[Finding]:
+def examine(
+    checks: Sequence[tuple[str, Check]],
+    place: Place,
+    spare: float = 5.0,
+    tell: Callable[[list[str]], None] = lambda _: None,
+) -> list[Finding]:
     """Run all checks at once and return what they found, in their order.
 
     A check that hangs, as one does on a dead network disk or a lost card, costs its time limit and no more: its thread
-    is left behind. `spare`: seconds beyond the limit, for checks that keep to it themselves.
+    is left behind. `spare`: seconds beyond the limit, for checks that keep to it themselves. `tell` hears which
+    checks have not answered yet.
     """
     answers: queue.Queue[tuple[str, Finding]] = queue.Queue()
     for name, check in checks:
@@ -69,6 +80,7 @@ def examine(checks: Sequence[tuple[str, Check]], place: Place, spare: float = 5.
     found: dict[str, Finding] = {}
     until = time.monotonic() + place.limit + spare
     while len(found) < len(checks):
+        tell([name for name, _ in checks if name not in found])
         try:
             name, finding = answers.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
@@ -88,7 +100,9 @@ def _made(name: str, check: Check, place: Place) -> Finding:
         said = f"{e.cmd[0]} did not answer within {place.limit:g} s"
         return Finding(name, State.UNKNOWN, said, "see what hangs; or give it more time: --limit 60")
     except Exception as e:  # noqa: BLE001 -- whatever a check meets is a finding: the others must still be told
-        return Finding(name, State.UNKNOWN, f"the check failed: {type(e).__name__}: {e}")
+        return Finding(
+            name, State.UNKNOWN, f"the check failed: {type(e).__name__}: {e}", "look at it by hand, and report this"
+        )
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

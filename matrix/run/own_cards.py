@@ -10,6 +10,7 @@ from matrix.host import gpus
 from matrix.host.gpus import Card
 from matrix.plan import hosts
 from matrix.plan.hosts import card_suits
+from matrix.report.text import count
 from matrix.spec.job import Job
 
 
@@ -35,8 +36,8 @@ def find_cards(pretended: str | None, jobs: Sequence[Job]) -> tuple[Card, ...]:
                 raise ToolError(f"{job.name} asks for cards, and this host cannot say which it has: {problem}")
             of = f" of model {job.cards.model}" if job.cards.model else ""
             raise UsageError(
-                f"{job.name} asks for {job.cards.count} cards{of}; this host has {len(fitting)}",
-                "choose others with --only, or pretend cards with --cards N",
+                f"{job.name} asks for {count(job.cards.count, 'card')}{of}; this host has {len(fitting)}",
+                f"choose others with --only, or pretend some: --cards {job.cards.count}",
             )
     return cards
 

@@ -58,7 +58,9 @@ def find(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file():
             return folder / FILE_NAME
-    raise UsageError(f"no {FILE_NAME} in {start} or above it", "write one there, or name it: matrix list PATH")
+    raise UsageError(
+        f"no {FILE_NAME} in {start} or above it", "write a first one with `matrix init`, or name it: matrix run PATH"
+    )
 
 
 def read(path: Path | None = None, *, hosts: Sequence[Host] | None = None) -> Spec:
@@ -75,9 +77,7 @@ def read(path: Path | None = None, *, hosts: Sequence[Host] | None = None) -> Sp
             # One byte beyond the limit of `parse` is enough to refuse.
             raw = f.read((1 << 20) + 1)
     except OSError as e:
-        raise UsageError(
-            f"{path}: {(e.strerror or str(e)).lower()}", "name the matrix file: matrix list PATH"
-        ) from None
+        raise UsageError(f"{path}: {(e.strerror or str(e)).lower()}", "name the matrix file: matrix run PATH") from None
     jobs, outer = read_bytes(raw, str(path), hosts=hosts, root=path.parent)
     rules = tuple(outer.retry.rules)
     if outer.retry.file:

@@ -20,7 +20,18 @@ _SKIPPED = frozenset({
     "site-packages", "examples",
 })  # fmt: skip
 _TEST = re.compile(r"(test_.*|.*_test)\.py")
-_TRAIN = re.compile(r"(run_)?(pre)?(train|finetune|sft|dpo|lora|pretrain)\w*\.py", re.IGNORECASE)
+_TRAIN = re.compile(r"(run_)?(pre)?(train|finetune|sft|dpo|lora|pretrain|eval|infer|predict)\w*\.py", re.IGNORECASE)
+# Shell scripts that do the work of a CI job, by their name or their folder, and those that only prepare it.
+_SHELL = re.compile(r"train|sft|lora|dpo|finetune|integration|eval|test|regression|check|(^|[-_.])ci([-_.]|$)")
+_SHELL_FOLDER = re.compile(r"(integration|regression|unit|e2e|ce|ci)([-_]?tests?)?|tests?")
+_PREPARES = re.compile(
+    r"install|setup|set_up|build|env|prepare|download|clean|common|util|lib|functions|docker|init|deploy"
+)
+_TEST_FOLDERS = frozenset({"tests", "test", "unit_tests", "unittests", "unit_test"})
+_MOST_TEST_FOLDERS = 12  # beyond this, a job for each top folder
+_ON_CARDS = re.compile(
+    r"\b(cuda|gpu|paddle\w*|torch\w*|jax|deepspeed|megatron\w*|nccl|transformers|accelerate)\b", re.IGNORECASE
+)
 _CONFIG_FOLDERS = frozenset({"config", "configs", "conf", "recipes", "yamls"})
 _RUNS_ALONE = re.compile(r"^if __name__ ==|\bsys\.argv\b|\bArgumentParser\(|\bPdArgumentParser\(", re.MULTILINE)
 _PROCESSES = re.compile(r"--?(?:nproc[_-]per[_-]node|gpus|devices)[= ]+[\"']?([\d,]+)")
@@ -46,6 +57,7 @@ class Script:
     path: str
     flag: str  # "--config", or "" where the config is an argument of its own
     cards: int | None
+    on_cards: bool = True  # whether anything in it could use a card
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +84,20 @@ def look(root: Path) -> Found:
             if _TRAIN.fullmatch(parts[f].name) and f not in tests and (script := _script(root, f)) is not None
         ),
         shells=tuple(
-            Script(f, "", cards_of(_text(root / f)))
+            Script(f, "", cards_of(_text(root / f)) or _cards_by_name(parts[f].stem) or None)
             for f in files
-            if f.endswith(".sh") and re.search(r"train|sft|lora|dpo|finetune|integration", parts[f].name)
+            if _does_work(parts[f])
         ),
         configs=tuple(f for f in files if f.endswith((".yaml", ".yml")) and _CONFIG_FOLDERS & set(parts[f].parts[:-1])),
         sources=sum(f.endswith(".py") for f in files),
     )
+
+
+def _does_work(path: PurePosixPath) -> bool:
+    """Whether a shell script is a job rather than what jobs are prepared with."""
+    if path.suffix != ".sh" or _PREPARES.search(path.stem.lower()):
+        return False
+    return bool(_SHELL.search(path.name.lower())) or any(_SHELL_FOLDER.fullmatch(p.lower()) for p in path.parts[:-1])
 
 
 def cards_of(text: str) -> int | None:
@@ -95,11 +114,15 @@ def _script(root: Path, path: str) -> Script | None:
     if not _RUNS_ALONE.search(text):
         return None
     flag = next((f for f in ("--config", "--config_file", "--config-file", "--cfg") if f'"{f}"' in text), "")
-    return Script(path, flag, cards_of(text))
+    return Script(path, flag, cards_of(text), on_cards=bool(_ON_CARDS.search(text)))
 
 
 def _suites(tests: Iterable[str]) -> Iterator[Tests]:
-    """Group tests by what their folders say of cards: `multi_card`, `single_card`, `gpu`; the rest by top folder."""
+    """Group tests by what their folders say of cards: `multi_card`, `single_card`, `gpu`; the rest by package."""
+    tests = list(tests)
+    own = {path: _tests_folder(path) for path in tests}
+    if len(set(own.values())) > _MOST_TEST_FOLDERS:
+        own = {path: PurePosixPath(path).parts[0] if "/" in path else "." for path in tests}
     groups: dict[tuple[str, int], int] = {}
     for path in tests:
         folders = PurePosixPath(path).parts[:-1]
@@ -109,9 +132,16 @@ def _suites(tests: Iterable[str]) -> Iterator[Tests]:
                 key = ("/".join(folders[:depth]), cards)
                 break
         else:
-            key = (folders[0] if folders else ".", 0)
+            key = (own[path], 0)
         groups[key] = groups.get(key, 0) + 1
     return (Tests(folder, n, cards) for (folder, cards), n in sorted(groups.items()))
+
+
+def _tests_folder(path: str) -> str:
+    """Return the first folder that is called tests, so that each package of many has a job; else the top folder."""
+    folders = PurePosixPath(path).parts[:-1]
+    named = next((n for n, name in enumerate(folders, 1) if name in _TEST_FOLDERS), 1)
+    return "/".join(folders[:named]) or "."
 
 
 def _cards_by_name(folder: str) -> int:

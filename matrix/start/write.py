@@ -14,7 +14,10 @@ from matrix.start.look import MAX_JOBS, Found, Script
 
 _TP_PP = re.compile(r"(tensor|pipeline|context)_?(model_)?parallel_?(size|degree)|^(tp|pp|cp)(_size)?$")
 _LEAVES = ("output_dir", "save_dir", "save", "checkpoint_dir", "output")
-_TAKES = ("model_name_or_path", "load", "load_dir", "init", "init_from", "pretrained", "resume_from_checkpoint")
+_TAKES = (
+    "model_name_or_path", "load", "load_dir", "init", "init_from", "pretrained", "pretrained_model_name_or_path",
+    "resume_from_checkpoint", "resume", "checkpoint", "checkpoint_path", "ckpt", "ckpt_path", "model_path", "weights",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -84,11 +87,13 @@ def _trainings(drafts: Drafts, found: Found, configs: Mapping[str, object]) -> N
             continue
         flat = _flat(content)
         used = True
-        cards = script.cards or max(_parallel(flat), 2 if re.search(r"multi_?(card|gpu)", config.lower()) else 1)
+        least = 2 if re.search(r"multi_?(card|gpu)", config.lower()) else int(script.on_cards)
+        cards = script.cards or max(_parallel(flat) if _parallel(flat) > 1 else 0, least)
         line = " ".join(filter(None, [_launcher(script, cards), script.path, script.flag, config]))
         draft = drafts.add(
-            _suite(cards, "training"), PurePosixPath(config).stem, {"command": line, "cards": cards}, f"from {config}"
-        )
+            _suite(cards, "training"), PurePosixPath(config).stem,
+            {"command": line} | ({"cards": cards} if cards else {}), f"from {config}",
+        )  # fmt: skip
         if draft is None:
             return
         made.append((draft, flat))
@@ -104,8 +109,9 @@ def _trainings(drafts: Drafts, found: Found, configs: Mapping[str, object]) -> N
             draft.keys["produces"] = _path(flat, _LEAVES)
     for script in found.scripts:
         if not used:
-            keys: dict[str, Any] = {"command": f"python {script.path}", "cards": script.cards or 1}
-            drafts.add(_suite(script.cards or 1, "training"), PurePosixPath(script.path).stem, keys, "no config found")
+            cards = script.cards or int(script.on_cards)
+            keys: dict[str, Any] = {"command": f"python {script.path}"} | ({"cards": cards} if cards else {})
+            drafts.add(_suite(cards, "training"), PurePosixPath(script.path).stem, keys, "no config found")
 
 
 def _break_rings(drafts: list[Draft]) -> None:
@@ -128,14 +134,17 @@ def _nearest(config: str, scripts: tuple[Script, ...]) -> Script | None:
     def shared(script: Script) -> tuple[int, int, int]:
         own = PurePosixPath(script.path)
         common = sum(a == b for a, b in zip(folders, own.parts[:-1], strict=False))
-        words = set(re.split(r"[^a-z0-9]+", stem)) & set(re.split(r"[^a-z0-9]+", own.stem.lower()))
-        return common, len(words), -len(own.stem)
+        words, others = (re.split(r"[^a-z0-9]+", text) for text in (stem, own.stem.lower()))
+        alike = sum(
+            any(len(min(a, b, key=len)) > 2 and (a.startswith(b) or b.startswith(a)) for b in others) for a in words
+        )
+        return common, alike, -len(own.stem)
 
     return max(scripts, key=shared, default=None)
 
 
 def _launcher(script: Script, cards: int) -> str:
-    if script.cards or cards == 1:
+    if script.cards or cards <= 1:
         return "python"  # it starts its own processes, or needs one only
     return f"python -m paddle.distributed.launch --nproc_per_node {cards}"
 

@@ -76,7 +76,7 @@ def test_a_check_that_hangs_or_fails_costs_only_itself(tmp_path):
     ],
 )
 def test_exit_codes(states, code):
-    assert exit_code([Finding("x", s, "") for s in states]) == code
+    assert exit_code([Finding("x", s, "", "do so") for s in states]) == code
 
 
 def test_git_without_repository_without_commit_shallow_and_well(place, tmp_path):
@@ -184,3 +184,18 @@ def test_what_a_token_may_do(place, tmp_path, api, token, state, says):
 
 def test_without_a_token_nothing_is_asked(place):
     assert repository.token(place).state is State.ABSENT
+
+
+def test_every_finding_that_is_not_well_says_what_to_do():
+    with pytest.raises(ValueError, match="say what to do"):
+        Finding("x", State.WARNING, "something")
+    assert Finding("x", State.OK, "fine").advice is None
+
+
+def test_who_waits_is_told_which_checks_have_not_answered(tmp_path):
+    heard = []
+    checks = [(name, lambda _, n=name: Finding(n, State.OK, "fine")) for name in ("a", "b")]
+    examine(checks, Place(tmp_path, {}, 5.0), tell=heard.append)
+    assert heard[0] == ["a", "b"]
+    assert len(heard) == 2
+    assert len(heard[1]) == 1

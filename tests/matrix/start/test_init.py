@@ -1,5 +1,6 @@
 """`matrix init` in repositories of several kinds."""
 
+import os
 import re
 import subprocess
 
@@ -34,7 +35,7 @@ def test_tests_configs_and_hand_offs_become_jobs(tmp_path):
         {
             "tests/test_a.py": "",
             "tests/multi_card/test_b.py": "",
-            "train.py": TRAIN,
+            "train.py": "import paddle\n" + TRAIN,
             "configs/pt.yaml": "output_dir: ./out/pt\ntensor_model_parallel_size: 2\npipeline_model_parallel_size: 2\n",
             "configs/sft.yaml": "model_name_or_path: out/pt\noutput_dir: out/sft\n",
             "configs/broken.yaml": "a: [1\n",
@@ -49,6 +50,63 @@ def test_tests_configs_and_hand_offs_become_jobs(tmp_path):
     assert jobs["sft"].needs == ("pt",)
     assert [h.path for h in jobs["pt"].produces] == ["out/pt"]
     assert not jobs["sft"].produces
+
+
+def test_shell_scripts_of_a_ci_are_jobs_and_what_prepares_them_is_not(tmp_path):
+    put(
+        tmp_path,
+        {
+            "scripts/unit_test/ci_unit.sh": "python -m pytest tests\n",
+            "tests/integration_test/qwen_multi_card.sh": 'python -m paddle.distributed.launch --gpus "0,1,2,3" x.py\n',
+            "tests/integration_test/glm_single_card.sh": "python x.py\n",
+            "ci/run_ci.sh": "",
+            "ci/install_env.sh": "pip install x\n",
+            "scripts/build.sh": "",
+            "tests/common.sh": "",
+        },
+    )
+    said = init(tmp_path).output
+    assert {j.name: j.cards.count for j in read(tmp_path).jobs} == {
+        "run_ci": 0, "ci_unit": 0, "glm_single_card": 1, "qwen_multi_card": 4,
+    }  # fmt: skip
+    assert "then matrix run --cards 4 (this host has fewer: they are pretended)" in said
+
+
+def test_each_package_of_a_repository_of_many_has_its_tests(tmp_path):
+    put(tmp_path, {f"packages/{p}/tests/unit/test_{p}.py": "" for p in "ab"} | {"tests/test_all.py": ""})
+    init(tmp_path)
+    assert {j.name for j in read(tmp_path).jobs} == {"packages-a-tests", "packages-b-tests", "tests"}
+
+
+def test_a_config_goes_to_the_script_of_its_name_and_takes_what_another_leaves(tmp_path):
+    put(
+        tmp_path,
+        {
+            "scripts/train.py": TRAIN,
+            "scripts/evaluate.py": TRAIN,
+            "configs/pretrain.yaml": "output_dir: output/pretrain\n",
+            "configs/eval.yaml": "checkpoint: output/pretrain\n",
+        },
+    )
+    said = init(tmp_path).output
+    jobs = {j.name: j for j in read(tmp_path).jobs}
+    assert "python scripts/evaluate.py configs/eval.yaml" in jobs["eval"].command
+    assert "python scripts/train.py configs/pretrain.yaml" in jobs["pretrain"].command
+    assert jobs["eval"].needs == ("pretrain",)
+    assert {j.cards.count for j in jobs.values()} == {0}, "nothing in these scripts uses a card"
+    assert said.endswith("then matrix run\n")
+
+
+@pytest.mark.parametrize("git", [True, False])
+def test_odd_names_and_links_stop_nothing(tmp_path, git):
+    put(tmp_path, {"tests/test_ok.py": "", "tests/test é.py": ""})
+    (tmp_path / "tests" / os.fsdecode(b"test_\xff.py")).touch()
+    (tmp_path / "configs").symlink_to("/nonexistent")
+    (tmp_path / "loop").symlink_to(".")
+    if git:
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    init(tmp_path)
+    assert [j.name for j in read(tmp_path).jobs] == ["tests"]
 
 
 def test_a_matrix_that_is_there_is_left_as_it_is(tmp_path):

@@ -99,7 +99,7 @@ def test_what_is_no_matrix_file_is_said_with_what_to_write(project):
 def test_a_run_that_cannot_begin_fails_its_items_with_the_reason(project):
     project.write("matrix.yaml", MATRIX)
     assert project.pytest("--matrix", "-k", "card") == 1
-    assert "card asks for 1 cards; this host has 0" in project.out
+    assert "card asks for 1 card; this host has 0" in project.out
 
 
 def test_a_segfault_and_a_job_that_holds_the_gil_are_told_by_their_cause(project):
