@@ -138,6 +138,7 @@ class RunRecord(_Model):
     engine: str
     host: str
     commit: str | None = None
+    uncommitted: str | None = None  # what was run besides the commit: its results are then no commit's
     base: str | None = None
     companions: dict[str, str] = Field(default_factory=dict)  # repository -> commit
     # What the history compares with; unknown outside of a pull request or a CI service.
@@ -152,6 +153,11 @@ class RunRecord(_Model):
     jobs: list[JobRecord] = Field(default_factory=list)
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+    @property
+    def exact_commit(self) -> str | None:
+        """The commit whose results these are; None where other files were run too."""
+        return None if self.uncommitted else self.commit
 
     def job(self, name: str) -> JobRecord:
         """Return the record of one job.

@@ -144,7 +144,7 @@ def line(loss: Loss) -> str:
 def _header(job: Job, attempt: Attempt, run: RunRecord, card: str | None, found: Mapping[str, str]) -> list[str]:
     lines = [
         f"Losses of job {job.name}; written by `matrix baseline update`. <step> <loss>",
-        f"commit: {run.commit or 'unknown'}",
+        f"commit: {run.commit or 'unknown'}" + (f" with {run.uncommitted}" if run.uncommitted else ""),
         f"card: {card or 'cpu'}",
         f"cards: {len(attempt.cards)}",
         f"run: {run.id}, attempt {attempt.n}, {attempt.started}",

@@ -129,8 +129,8 @@ def _flake(test: str, rows: list[tuple[str | None, int, int]]) -> Flake | None:
     if not both:
         return None
     # A commit on which the test never passed is a break, not a flake: it would inflate the rate.
-    failed = sum(f for _, f, p in rows if p)
-    ran = sum(f + p for _, f, p in rows if p)
+    failed = sum(f for commit, f, p in rows if commit and p)
+    ran = sum(f + p for commit, f, p in rows if commit and p)
     low, high = wilson(failed, ran)
     return Flake(test, failed, ran, both, low, high)
 

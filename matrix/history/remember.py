@@ -113,7 +113,7 @@ def _observation(run: RunRecord, job: JobRecord, attempt: Attempt) -> Observatio
         at=seconds(attempt.started),
         passed=passed,
         signature=attempt.causes[0].signature if attempt.causes and not passed else None,
-        commit=run.commit,
+        commit=run.exact_commit,
         base=run.base,
         pr=run.pr,
         author=run.author,

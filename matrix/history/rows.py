@@ -45,7 +45,7 @@ def rows_of(
         run={
             "id": run.id,
             "repository": run.repository or "",
-            "commit": run.commit,
+            "commit": run.exact_commit,
             "base": run.base,
             "branch": run.branch,
             "pr": run.pr,

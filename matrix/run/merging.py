@@ -74,6 +74,7 @@ def merge(parts: Sequence[Part], jobs: Mapping[str, Job], needs: Mapping[str, Se
             "host": ",".join(sorted({record.host for record in records}))[:200],
             "started": min(record.started for record in records),
             "ended": max(record.ended or record.started for record in records),
+            "uncommitted": next((record.uncommitted for record in records if record.uncommitted), None),
             "companions": {k: v for record in records for k, v in record.companions.items()},
             "jobs": merged,
         }

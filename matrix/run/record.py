@@ -46,6 +46,7 @@ def new_record(
         engine=engine,
         host=socket.gethostname().split(".")[0],
         commit=commit(spec.root, "HEAD"),
+        uncommitted=uncommitted(spec.path),
         base=commit(spec.root, base) if base else found.base,
         changed_files=list(changed) if changed is not None else found.changed_files,
         repository=found.repository,
@@ -59,15 +60,46 @@ def new_record(
 
 def commit(root: Path, revision: str) -> str | None:
     """Return the commit of a revision; None outside a repository, or before its first commit."""
-    command = ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"]
+    return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}") or None
+
+
+def uncommitted(spec: Path) -> str | None:
+    """Say what of the files that are run is in no commit: tracked files that differ, or the matrix itself.
+
+    Other untracked files are mostly what jobs leave, so they do not count.
+    """
+    if commit(spec.parent, "HEAD") is None:
+        return None
+    changed = (_git(spec.parent, "diff", "--name-only", "-z", "HEAD") or "").split("\0")[:-1]
+    if _git(spec.parent, "ls-files", "--error-unmatch", "--", spec.name) is None:
+        changed.append(spec.name)
+    more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+    return f"changes in {', '.join(changed[:3])}{more}" if changed else None
+
+
+def note_files(record: RunRecord, spec: Path) -> str | None:
+    """Note that further attempts run other files than those before; return what to tell the reader."""
+    here, changes = commit(spec.parent, "HEAD"), uncommitted(spec)
+    if here == record.commit and changes is None:
+        return None
+    if here != record.commit:
+        changes = f"attempts at {(here or 'no commit')[:10]}" + (f" with {changes}" if changes else "")
+    known = record.uncommitted or ""
+    if changes and changes not in known:
+        record.uncommitted = "; ".join(filter(None, [known, changes]))[:1000]
+    of = (record.commit or "none")[:10]
+    return f"run {record.id} is of commit {of}, and these are {changes}: its results count for no commit"
+
+
+def _git(root: Path, *args: str) -> str | None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            ["git", "-C", str(root), *args], capture_output=True, text=True, errors="replace", check=False, timeout=60,
+            stdin=subprocess.DEVNULL, env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def take_up(record: RunRecord, ended: Callable[[str, int], bool] = lambda *_: False) -> list[str]:

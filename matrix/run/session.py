@@ -122,6 +122,7 @@ def resume(folder: Path, show: Show) -> Session:
     with locked(folder):
         session = reopen(folder)
         _take_up(session)
+        _note_files(session)
         save(session.record, folder / RECORD)
         _follow(session, show)
         return session
@@ -133,9 +134,16 @@ def rerun(folder: Path, names: Sequence[str], *, failed: bool, show: Show) -> Se
         session = reopen(folder)
         _take_up(session)
         records.again(session.record, names, failed=failed)
+        _note_files(session)
         save(session.record, folder / RECORD)
         _follow(session, show)
         return session
+
+
+def _note_files(session: Session) -> None:
+    said = records.note_files(session.record, session.spec.path)
+    if said:
+        print(f"matrix: {said}\n  for a run of these files: matrix run", file=sys.stderr)
 
 
 def _take_up(session: Session) -> None:

@@ -1,11 +1,13 @@
 """Records of new runs, and of runs that are taken up again; the folder of a run; who is tried again."""
 
+import subprocess
+
 import pytest
 
 from matrix.errors import UsageError
 from matrix.records import Attempt, JobRecord, RunRecord, SpecRef, Status
 from matrix.run import folder
-from matrix.run.record import again, take_up
+from matrix.run.record import again, commit, note_files, take_up, uncommitted
 
 
 def run(**statuses):
@@ -76,3 +78,49 @@ def test_a_run_is_locked_against_a_second_runner(tmp_path):
         pass
     with folder.locked(tmp_path):
         pass
+
+
+@pytest.fixture
+def repository(tmp_path):
+    for name in ("matrix.yaml", "train.py"):
+        (tmp_path / name).write_text(name)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "one")
+    return tmp_path
+
+
+def git(root, *args):
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "-C", str(root), *who, *args], check=True, capture_output=True)
+
+
+def test_files_that_differ_from_the_commit_are_named_and_what_jobs_leave_is_not(repository):
+    spec = repository / "matrix.yaml"
+    (repository / "output").mkdir()
+    (repository / "output/weights").write_text("w")
+    assert uncommitted(spec) is None
+    (repository / "train.py").write_text("other")
+    assert uncommitted(spec) == "changes in train.py"
+    git(repository, "rm", "-q", "--cached", "matrix.yaml")
+    assert "matrix.yaml" in uncommitted(spec)
+
+
+def test_outside_of_a_repository_nothing_differs(tmp_path):
+    (tmp_path / "matrix.yaml").write_text("x")
+    assert uncommitted(tmp_path / "matrix.yaml") is None
+
+
+def test_results_of_changed_files_are_no_commits(repository):
+    record = run(a="failed")
+    record.commit = commit(repository, "HEAD")
+    assert note_files(record, repository / "matrix.yaml") is None
+    assert record.exact_commit == record.commit
+    (repository / "train.py").write_text("mended")
+    git(repository, "commit", "-qam", "two")
+    said = note_files(record, repository / "matrix.yaml")
+    here = commit(repository, "HEAD")[:10]
+    assert f"these are attempts at {here}: its results count for no commit" in said
+    assert record.exact_commit is None
+    assert note_files(record, repository / "matrix.yaml")
+    assert record.uncommitted.count(here) == 1, "said once"
