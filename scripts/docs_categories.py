@@ -40,6 +40,7 @@ def page(rule: Rule, rules: Sequence[Rule]) -> str:
     meaning, _, _ = rest.partition("\nExample:\n")
     meaning, _, references = meaning.partition("\nReferences: ")
     references = references or rest.partition("\nReferences: ")[2]
+    meaning = meaning.replace("\nWhat to do: ", "\n## What to do\n\n", 1)
     out = [f"# {first.removeprefix('## ')}", meaning.rstrip(), ""]
     out += [f"[中文](../categories.zh.md#{rule.category}) · `matrix rules show {rule.category}`", ""]
     out += ["## What it looks like", "", _ROLES[rule.role], ""]

@@ -34,6 +34,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_post_page(output: str, **_: object) -> str:
+    """Give a name to what screen readers would find without one."""
+    search = 'data-md-component="search" role="dialog"'
+    return output.replace(search, f'{search} aria-label="Search"')
+
+
 def pages() -> Iterator[tuple[str, str]]:
     """Yield path and text of each generated page."""
     from bot.policy import PATH, Policy  # noqa: PLC0415 -- slow to load, and wanted by a build only

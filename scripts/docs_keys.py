@@ -72,6 +72,8 @@ def kinds(value: Schema) -> Iterator[str]:
 
 def _number(value: Schema) -> str:
     low, high = value.get("minimum", value.get("exclusiveMinimum")), value.get("maximum")
+    if low is not None and low == high:
+        return f"`{low:g}`"
     bounds = (f" from {low:g}" if low is not None else "") + (f" to {high:g}" if high is not None else "")
     return ("whole number" if value["type"] == "integer" else "number") + bounds
 

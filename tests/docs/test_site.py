@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from matrix.triage.ruleset import rule_files
+from tests.matrix.page.pages import look_at
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,7 +125,10 @@ def served(folder):
         server.shutdown()
 
 
-def test_the_search_of_the_site_finds_in_a_browser(site):
+PAGES = ("", "categories/handoff_missing/", "reference/keys/", "tutorial/")
+
+
+def test_the_search_of_the_site_finds_in_a_browser_and_nothing_is_in_anybodys_way(site):
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     assert program, "chromium is missing: bash scripts/services.sh start"
     with served(site) as url:
@@ -136,9 +140,11 @@ def test_the_search_of_the_site_finds_in_a_browser(site):
             cwd=ROOT / "tests/node",
             timeout=120,
         )
-    assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr
+        seen = look_at([url + page for page in PAGES], looks=[("light", 1280), ("dark", 390)])
     found = json.loads(done.stdout)
     assert any("pytest/" in link for link in found["quarantine"])
     assert any("categories/handoff_missing/" in link for link in found["handoff_missing"])
     assert any("reference/policy/" in link for link in found["approved_label"])
+    assert [(s["url"], s["scheme"], s["violations"]) for s in seen if s["violations"] or s["wide"]] == []
     assert found["elsewhere"] == [], "the site fetches from other hosts"
