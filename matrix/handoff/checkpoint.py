@@ -77,7 +77,10 @@ def check(path: Path, *, since: float | None = None) -> list[Problem]:
     for folder, names in folders.items():
         problems += _guarded(path, folder, partial(_check_folder, names=frozenset(names)))
     if not any(_is_weights(f.name) for f in files) and not any(e in p.file for p in problems for e in _WEIGHTS):
-        what = "holds no weights" if files else "is empty"
+        others = ", ".join(sorted({f.name for f in files})[:3])
+        what = (
+            f"holds no weights, only {others}; is it no checkpoint? then write `kind: files`" if files else "is empty"
+        )
         problems.append(Problem(str(path), what))
     return _distinct(problems)
 

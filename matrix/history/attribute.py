@@ -234,7 +234,7 @@ def _by_change(failure: Failure, e: _Evidence) -> Verdict | None:
     tries = len(times) if max(times) - min(times) >= BURST else 1  # within one outage all tries fail alike
     newer_pass = any(o.passed and o.at > seen.at for o in e.own)
     linked = sorted(failure.files & seen.changed)
-    compared = [f"{passes} passing runs of this job elsewhere, none fails alike"]
+    compared = [f"{passes} {'run' if passes == 1 else 'runs'} of this job elsewhere passed, none failed alike"]
     if linked and passes:
         compared.insert(0, f"the failure names {', '.join(linked[:3])}, which this change touches")
         return _verdict("this-change", "linked, again" if tries > 1 else "linked", compared)

@@ -16,6 +16,7 @@ from matrix.baseline.record import FormError
 from matrix.engine.base import Outcome
 from matrix.records import Fact, Status
 from matrix.run.causes import cause
+from matrix.run.hung import where
 from matrix.run.prepare import Place
 from matrix.run.results import Tests, read_facts, read_junit
 from matrix.spec.job import Job
@@ -42,7 +43,7 @@ def judge(job: Job, attempt: int, out: Outcome, place: Place, card: str | None) 
         facts.append(Fact(key="problem", value=out.problem, source=str(log.relative_to(place.folder))))
     if out.left:
         facts.append(Fact(key="processes_left", value=list(out.left), source=None))
-    found = _ended_by_runner(job, out) or _by_exit_code(job, out, log, scratch) or Judgement(Status.PASSED)
+    found = _ended_by_runner(job, out, log) or _by_exit_code(job, out, log, scratch) or Judgement(Status.PASSED)
     if found.status is Status.PASSED:
         causes, notes = _unfinished(job, attempt, out, place, card)
         found = Judgement(Status.FAILED if causes else Status.PASSED, causes)
@@ -51,9 +52,9 @@ def judge(job: Job, attempt: int, out: Outcome, place: Place, card: str | None) 
     return found
 
 
-def _ended_by_runner(job: Job, out: Outcome) -> Judgement | None:
+def _ended_by_runner(job: Job, out: Outcome, log: Path) -> Judgement | None:
     if out.why == "timeout":
-        text = f"{job.name} reached its limit of {job.timeout:g} s and was ended"
+        text = f"{job.name} reached its limit of {job.timeout:g} s and was ended{where(log, out.remark)}"
         return Judgement(Status.TIMEOUT, [cause("job_timeout", text, job=job.name, line=out.remark)])
     if out.why in ("cancel", "kill"):
         text = out.problem or "the run was cancelled"
@@ -127,6 +128,8 @@ def _too_few_steps(job: Job, log: Path, place: Place) -> list[Cause]:
     if last is not None and last.step >= wanted:
         return []
     reached = f"the last step with a loss is {last.step}" if last else "no step with a loss was found"
+    if last is not None and last.step == wanted - 1 and min(found.step for found in losses) == 0:
+        reached += f"; counted from 0 these are {wanted} steps: if that is all, write `expects: {{steps: {last.step}}}`"
     text = f"training should reach step {wanted}; {reached}"
     return [
         cause(
