@@ -56,6 +56,18 @@ class Runner:
         ours = self._id_of_spec(ids)
         self._begin(i.removeprefix(f"{ours}::") for i in ids if ours and i.startswith(f"{ours}::"))
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        """Say of a job whose waiting worker died that the job itself may be well."""
+        ours = self._id_of_spec([crashitem])
+        if ours is None:
+            return
+        name = crashitem.removeprefix(f"{ours}::")
+        folder = self.meeting.folder()
+        shown = f"matrix show {folder.name} {name}" if folder else "matrix show"
+        report.longrepr = f"the pytest worker that waited for {name} died; what became of the job: {shown}"
+        report.user_properties.append(("category", "runner_lost"))
+
     def _id_of_spec(self, ids: Iterable[str]) -> str | None:
         for one in ids:
             file = one.partition("::")[0]

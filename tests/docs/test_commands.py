@@ -7,6 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from bot.policy import parse_policy
+from matrix.history.quarantine import QuarantineFile
+from matrix.plan.hosts import HostsSpec
+from matrix.spec.load import read_bytes
 
 ROOT = Path(__file__).parents[2]
 LONG = {"docs/pytest.md", "docs/running.md", "docs/actions.md", "docs/starting.md"}  # with the soak tests
@@ -51,6 +57,40 @@ def test_a_block_that_is_neither_run_nor_marked_is_found(tmp_path, text, problem
     (block,) = command_blocks.blocks(page, tmp_path)
     assert (block.problem or "").startswith(problem or "")
     assert bool(block.problem) == bool(problem)
+
+
+def read_as_what_it_is(text):
+    """Read a piece of YAML by the reader of the file that it is a piece of."""
+    data = yaml.safe_load(text)
+    match next(iter(data)):
+        case "hosts":
+            HostsSpec.model_validate(data)
+        case "quarantine":
+            QuarantineFile.model_validate(yaml.load(text, yaml.BaseLoader))
+        case "commands":
+            parse_policy(text)
+        case "jobs":
+            read_bytes(yaml.safe_dump({"suites": {"s": data}}).encode())
+        case "suites" | "version" | "defaults":
+            read_bytes(text.encode())
+        case "retry":
+            read_bytes((text + "suites: {s: {jobs: {a: {command: x}}}}\n").encode())
+        case _:
+            read_bytes(yaml.safe_dump({"suites": {"s": {"jobs": data}}}).encode())
+
+
+YAML = [b for found in BLOCKS.values() for b in found if b.language == "yaml"]
+
+
+@pytest.mark.parametrize("block", YAML, ids=lambda b: f"{b.page}:{b.line}")
+def test_every_piece_of_a_file_is_right(block):
+    read_as_what_it_is(block.code)
+
+
+@pytest.mark.parametrize("text", ["hosts: {a: {crads: 1}}", "jobs: {a: {comand: x}}", "commands: {fly: {}}"])
+def test_a_piece_with_a_mistake_is_refused(text):
+    with pytest.raises(Exception, match=r"crads|comand|fly"):
+        read_as_what_it_is(text)
 
 
 @pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.soak) if p in LONG else p for p in RUN])

@@ -150,3 +150,14 @@ def test_ctrl_c_cancels_the_run(project):
         out, _ = session.communicate(timeout=60)
     assert session.returncode == 2, out
     assert record(project)["long"]["status"] == "cancelled"
+
+
+def test_a_worker_that_dies_while_it_waits_is_not_taken_for_the_job(project):
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      a: {command: 'true'}\n      b: {command: 'true'}\n")
+    project.write(
+        "conftest.py",
+        "import os\ndef pytest_runtest_setup(item):\n    if item.name == 'a' and hasattr(item.config, 'workerinput'): os._exit(1)\n",
+    )
+    assert project.pytest("--matrix", "-n", "2") == 1, project.out
+    assert "the pytest worker that waited for a died; what became of the job: matrix show" in project.out
+    assert project.cases()["b"] == "passed"
