@@ -22,6 +22,22 @@ _FIX: dict[str, tuple[str, str]] = {
         "Run the job again; see the host's log for why its supervisor ended.",
         "请重新运行该任务，并查看主机日志。",
     ),
+    "segfault": (
+        "Get the native stack (core dump, `gdb`, or PYTHONFAULTHANDLER=1): which extension or kernel is last in it?",
+        "请获取原生堆栈（core dump、`gdb` 或 PYTHONFAULTHANDLER=1），查看其中最后的扩展或内核。",
+    ),
+    "bus_error": (
+        "Check /dev/shm and the mapped files (size, disk) on that host before looking at the code.",
+        "请先检查该主机的 /dev/shm 与被映射文件（大小、磁盘），再查看代码。",
+    ),
+    "illegal_instruction": (
+        "Compare the host's CPU flags with what the binary was built for; or look for a division that traps.",
+        "请对比主机 CPU 指令集与二进制的编译目标，或查找触发陷阱的除法。",
+    ),
+    "process_abort": (
+        "Read what the process printed last and get its native stack.",
+        "请查看进程最后打印的内容并获取原生堆栈。",
+    ),
     "cancelled": ("Run the job again.", "请重新运行该任务。"),
 }
 

@@ -19,6 +19,7 @@ from matrix.run.causes import cause
 from matrix.run.hung import where
 from matrix.run.prepare import Place
 from matrix.run.results import Tests, read_facts, read_junit
+from matrix.run.signals import by_signal
 from matrix.spec.job import Job
 from matrix.triage.model import Cause
 
@@ -78,7 +79,7 @@ def _by_exit_code(job: Job, out: Outcome, log: Path, scratch: Path) -> Judgement
     report = diagnose(log, exit_code=out.exit_code, job=job.name)
     tests = read_junit(scratch / "junit.xml") if job.pytest else None
     failing = report.failing_tests or (tests.failing if tests else [])
-    return Judgement(Status.FAILED, report.causes, failing)
+    return Judgement(Status.FAILED, by_signal(report.causes, job.name, out.exit_code, out.signal), failing)
 
 
 def _unfinished(job: Job, attempt: int, out: Outcome, place: Place, card: str | None) -> tuple[list[Cause], list[Fact]]:

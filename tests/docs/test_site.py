@@ -1,7 +1,6 @@
 """The documentation as a site: it builds without a warning, its links lead somewhere, its search finds."""
 
 import contextlib
-import fcntl
 import functools
 import http.server
 import json
@@ -19,23 +18,21 @@ import pytest
 
 from matrix.triage.ruleset import rule_files
 from tests.matrix.page.pages import look_at
+from tests.once import made_once
 
 ROOT = Path(__file__).parents[2]
 
 
+def build(folder):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder / "site")]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """Build once, also where several processes run the tests."""
-    folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "docs-site"
-    with Path(f"{folder}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
-            command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-            env = os.environ | {"PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
-            done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr
-    return folder
+    return made_once(tmp_path_factory, "docs-site", build) / "site"
 
 
 class Links(HTMLParser):

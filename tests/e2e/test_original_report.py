@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import made_once
+
 EXAMPLE = Path(__file__).parents[2] / "examples/model_pr"
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    root = tmp_path_factory.mktemp("pr")
+def play(root):
+    """Run the example's matrix in a repository of its own."""
     shutil.copytree(EXAMPLE, root / "model_pr", ignore=shutil.ignore_patterns("output", ".matrix"))
     git = ["git", "-C", root / "model_pr", "-c", "user.name=t", "-c", "user.email=t@t"]
     for args in (["init", "-q"], ["add", "."], ["commit", "-qm", "change"]):
@@ -28,6 +29,11 @@ def run(tmp_path_factory):
         [sys.executable, "-m", "matrix", "run", root / "model_pr/matrix.yaml"], capture_output=True, text=True, env=env
     )
     assert done.returncode == 1, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    root = made_once(tmp_path_factory, "original-report", play)  # its launches have fixed ports: never two at a time
     (folder,) = (root / "model_pr/.matrix/runs").iterdir()
     return folder
 
