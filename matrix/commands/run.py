@@ -37,6 +37,7 @@ def command(
     """
     from matrix.commands import running  # noqa: PLC0415 -- keeps --help quick
     from matrix.run import session  # noqa: PLC0415
+    from matrix.spec.select import NO_FLOOR  # noqa: PLC0415
 
     if resume:
         running.refuse_with_resume(ctx)
@@ -45,6 +46,9 @@ def command(
     else:
         chosen = choose(args, only, tags, changed_since, handoffs)
         options = session.Options(engine, cards, cpu_jobs, chosen.handoffs)
+        if any(choice.selected and choice.reason == NO_FLOOR for choice in chosen.choices):
+            said = "matrix: all jobs run, whatever changed: each has `paths`, and nothing says which ones always run"
+            click.echo(f"{said}\n  name those beside `suites`, such as floor: [unit, tag:quick]", err=True)
         done = session.new(chosen.spec, chosen.choices, options, changed_since)
         session.begin(done, running.shown)
     sys.exit(running.finish(done, as_json=as_json))

@@ -72,6 +72,9 @@ def select(
     return [Choice(job, job.name in reasons, reasons.get(job.name, left_out)) for job in jobs]
 
 
+NO_FLOOR = "all jobs: the matrix has no floor"
+
+
 def floor(spec: Spec) -> dict[str, str]:
     """Jobs that run whatever changed, with the reason.
 
@@ -80,7 +83,7 @@ def floor(spec: Spec) -> dict[str, str]:
     if spec.floor:
         return {job.name: f"floor: {wish}" for wish in reversed(spec.floor) for job in fitting(spec.jobs, wish)}
     always = {job.name: "runs whatever files changed: it has no paths" for job in spec.jobs if not job.paths}
-    return always or {job.name: "all jobs: the matrix has no floor" for job in spec.jobs}
+    return always or {job.name: NO_FLOOR for job in spec.jobs}
 
 
 def _changed(spec: Spec, jobs: Sequence[Job], changed: Sequence[str]) -> dict[str, str]:

@@ -348,6 +348,38 @@ def test_rerun_of_a_blocked_job_runs_what_it_waits_for(repo):
     assert statuses(repo.record()) == {"pt": "passed", "sft": "passed"}
 
 
+def test_that_all_jobs_run_for_want_of_a_floor_is_said(repo):
+    def git(*args):
+        subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *args], check=True, capture_output=True)
+
+    repo.write({"a": {"command": "true", "paths": "a/**"}, "b": {"command": "true", "paths": "b/**"}})
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "x")
+    done = repo.matrix("run", "--changed-since", "HEAD", code=0)
+    assert "name those beside `suites`, such as floor:" in done.stderr
+    assert "floor" not in repo.matrix("run", "--only", "a", code=0).stderr
+
+
+def test_a_rerun_of_mended_files_is_told_and_counts_for_no_commit(repo):
+    def git(*args):
+        subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *args], check=True, capture_output=True)
+
+    repo.write({"a": {"command": "test -e mended"}})
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "broken")
+    repo.run(code=1)
+    assert repo.record().exact_commit
+    (repo.root / "mended").touch()
+    git("add", "mended")
+    git("commit", "-qm", "mended")
+    done = repo.matrix("rerun", "last", "--failed", code=0)
+    assert "its results count for no commit" in done.stderr
+    assert repo.record().exact_commit is None
+    assert repo.record().uncommitted.startswith("attempts at ")
+
+
 def test_a_changed_matrix_is_no_resume(repo):
     repo.write({"a": {"command": "true"}})
     repo.run(code=0)
