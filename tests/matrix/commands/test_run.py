@@ -356,6 +356,8 @@ def test_that_all_jobs_run_for_want_of_a_floor_is_said(repo):
     git("init", "-q")
     git("add", "-A")
     git("commit", "-qm", "x")
+    (repo.root / "a").mkdir()
+    (repo.root / "a/new.py").touch()
     done = repo.matrix("run", "--changed-since", "HEAD", code=0)
     assert "name those beside `suites`, such as floor:" in done.stderr
     assert "floor" not in repo.matrix("run", "--only", "a", code=0).stderr
