@@ -15,7 +15,7 @@ import re
 import unicodedata
 from urllib.parse import quote
 
-from bot.secrets import mask
+from matrix.masking import mask
 
 LIMIT = 60_000  # UTF-8 bytes, of the comment and of each field of a check run
 _WJ = "\u2060"  # word joiner: no width, no line break

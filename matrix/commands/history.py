@@ -101,6 +101,77 @@ def import_(
     click.echo(f"{count(done, 'run')} brought into the history")
 
 
+def archive_option(f: click.decorators.FC) -> click.decorators.FC:
+    """Add --archive, where run folders are kept."""
+    return click.option("--archive", metavar="WHERE", envvar="MATRIX_ARCHIVE", required=True, show_envvar=True,
+                        help="A folder, or s3://BUCKET/PREFIX?endpoint=URL.")(f)  # fmt: skip
+
+
+@command.command("fetch")
+@click.argument("run", metavar="RUN")
+@archive_option
+@store_option
+def fetch(run: str, archive: str, db: str | None) -> None:
+    """Bring the folder of a run back from the archive: its record, reports and logs.
+
+    Example: matrix history fetch 20261201-093011-7f3a
+    """
+    from matrix.history import keeping, queries  # noqa: PLC0415
+    from matrix.history.archive import open_archive  # noqa: PLC0415
+    from matrix.history.store import open_store  # noqa: PLC0415
+    from matrix.run.folder import repository_root, runs_folder  # noqa: PLC0415
+
+    store = open_store(history_url(db))
+    with store.begin() as c:
+        known = queries.kept(c, run=run)
+    store.close()
+    if known is None:
+        raise UsageError(f"no run {run!r} in the history", "matrix history query lists what is remembered")
+    if known.archive is None:
+        raise UsageError(f"run {run}: {known.status}; its logs are gone", "matrix history query tells what is known")
+    folder = runs_folder(repository_root()) / run
+    keeping.fetch(open_archive(archive), known.archive, folder)
+    click.echo(f"{folder}")
+
+
+@command.command("retain")
+@click.option("--older", default="180d", show_default=True, help="Remove archived runs older than this; or `none`.")
+@click.option("--size", default="none", show_default=True, help="Keep all archived runs together below this.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@archive_option
+@store_option
+def retain(older: str, size: str, archive: str, db: str | None, *, dry_run: bool) -> None:
+    """Remove old runs from the archive. Their results stay in the history, which then says that the logs are gone.
+
+    Example: matrix history retain --older 90d --size 200G --dry-run
+    """
+    from matrix.history import keeping, queries  # noqa: PLC0415
+    from matrix.history.archive import open_archive  # noqa: PLC0415
+    from matrix.history.store import open_store  # noqa: PLC0415
+    from matrix.report import text  # noqa: PLC0415
+    from matrix.spec.units import parse_duration, parse_size  # noqa: PLC0415
+
+    try:
+        age = None if older == "none" else parse_duration(older)
+        most = None if size == "none" else parse_size(size)
+    except ValueError as e:
+        raise UsageError(str(e), "write --older 90d --size 200G, or none") from None
+    opened = open_archive(archive)
+    items = opened.items()
+    doomed = keeping.expired(items, now=time.time(), max_age=age, max_size=most)
+    store = open_store(history_url(db))
+    for item in doomed:
+        if not dry_run:
+            # First what is said of it: a link to what is gone is worse than a file that nothing names.
+            with store.begin() as c:
+                queries.forget_archived(c, name=item.name)
+            opened.delete(item.name)
+        click.echo(f"{'would remove' if dry_run else 'removed'} {item.name} ({text.size(item.size)})")
+    store.close()
+    left = sum(i.size for i in items) - sum(i.size for i in doomed)
+    click.echo(f"{text.count(len(items) - len(doomed), 'run')} kept in the archive, {text.size(left)}")
+
+
 @command.command("verdicts")
 @click.argument("runs", nargs=-1, metavar="[RUN...]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -154,6 +225,7 @@ def query(since: str, signature: str | None, as_json: bool, db: str | None) -> N
                 "runs": len(queries.runs_since(c, since=start, most=100_000)),
                 "categories": dict(queries.failures_by(c, "category", since=start)),
                 "verdicts": dict(queries.failures_by(c, "verdict", since=start)),
+                "coverage": queries.newest_coverage(c, since=start),
                 "flaky": [[f.test, f.failed, f.ran, f.low, f.high] for f in queries.flaky_tests(c, since=start)],
             }
     store.close()
@@ -163,7 +235,10 @@ def query(since: str, signature: str | None, as_json: bool, db: str | None) -> N
 def _plain(answer: dict[str, object]) -> str:
     lines = []
     for key, value in answer.items():
-        if isinstance(value, dict):
+        if key == "coverage" and isinstance(value, dict):
+            lines += [f"{key}:", *(f"  {name}: {v}" for name, v in value.items() if name != "files")] if value else []
+            lines += [f"  {covered} of {all_} lines  {name}" for name, all_, covered in value.get("files", [])[:10]]
+        elif isinstance(value, dict):
             lines += [f"{key}:", *(f"  {n:6}  {name}" for name, n in value.items())]
         elif isinstance(value, list):
             lines.append(f"{key}: (failed of ran, 95 % interval of the rate)")

@@ -29,7 +29,12 @@ def command(run: str | None, job: str | None, limit: int, as_json: bool) -> None
     if run is None:
         _list(limit, as_json=as_json)
         return
-    folder = find_run(run, None)
+    try:
+        folder = find_run(run, None)
+    except UsageError:
+        if said := _remembered(run):
+            raise UsageError(said) from None
+        raise
     record = load(folder / RECORD)
     if job is None:
         if as_json:
@@ -45,6 +50,25 @@ def command(run: str | None, job: str | None, limit: int, as_json: bool) -> None
         click.echo(json.dumps(document, indent=1, ensure_ascii=False))
     else:
         listing.print_job(make_console(), record, found, folder)
+
+
+def _remembered(run: str) -> str | None:
+    """Say what the history knows of a run whose folder was removed."""
+    from matrix.commands.history import history_url  # noqa: PLC0415
+    from matrix.errors import MatrixError  # noqa: PLC0415
+    from matrix.history.queries import kept  # noqa: PLC0415
+    from matrix.history.store import open_for_reading  # noqa: PLC0415
+
+    try:
+        store = open_for_reading(history_url(None))
+        if store is None:
+            return None
+        with store.begin() as c:
+            known = kept(c, run=run)
+        store.close()
+    except MatrixError:
+        return None
+    return known.said(run) if known else None
 
 
 def _list(limit: int, *, as_json: bool) -> None:

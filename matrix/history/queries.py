@@ -221,3 +221,50 @@ def forget_logs(c: Connection, *, folders: list[str]) -> int:
     """Note that the logs of these runs are gone; the results stay. Returns how many runs are concerned."""
     gone = schema.runs.update().where(or_(*(schema.runs.c.folder == f for f in folders))).values(folder=None)
     return c.execute(gone).rowcount if folders else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A remembered run, and where its logs are: `archive` is their name in the archive, None where they are gone."""
+
+    status: str
+    started: float
+    archive: str | None
+
+    def said(self, run: str) -> str:
+        """Say what is left of a run whose folder is not here."""
+        logs = "its logs are gone"
+        if self.archive:
+            logs = f"its logs are in the archive: matrix history fetch {run}"
+        return f"run {run} {self.status}; its results are remembered, {logs}"
+
+
+def kept(c: Connection, *, run: str) -> Kept | None:
+    """Return what is known of a run; None where nothing is."""
+    r = schema.runs
+    row = c.execute(select(r.c.status, r.c.started, r.c.archive).where(r.c.id == run)).one_or_none()
+    return None if row is None else Kept(row[0], row[1], row[2])
+
+
+def forget_archived(c: Connection, *, name: str) -> None:
+    """Note that the folder of a run is no longer in the archive; the results stay."""
+    c.execute(schema.runs.update().where(schema.runs.c.archive == name).values(archive=None))
+
+
+def newest_coverage(c: Connection, *, since: float, repository: str | None = None) -> dict[str, object]:
+    """Return the totals of the newest run that covered anything, and its files with most lines missing."""
+    r, v = schema.runs, schema.coverage
+    runs = select(r.c.id).join(v, v.c.run_id == r.c.id).where(r.c.started >= since)
+    if repository is not None:
+        runs = runs.where(r.c.repository == repository)
+    newest = c.execute(runs.order_by(r.c.started.desc()).limit(1)).scalar()
+    if newest is None:
+        return {}
+    rows = c.execute(
+        select(v.c.file, v.c.statements, v.c.covered, v.c.changed, v.c.changed_covered)
+        .where(v.c.run_id == newest)
+        .order_by((v.c.statements - v.c.covered).desc(), v.c.file)
+    ).all()
+    sums = [sum(column) for column in zip(*(row[1:] for row in rows), strict=True)]
+    totals = dict(zip(("lines", "covered", "changed lines", "changed lines covered"), sums, strict=True))
+    return {"run": newest, **totals, "files": [list(row[:3]) for row in rows[:100]]}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from matrix.history.attribute import Failure, Observation, attribute
+from matrix.history.covered import FileCoverage
+from matrix.history.covered import rows as coverage_rows
 from matrix.history.origin import named_files
 from matrix.history.queries import observations, sightings
 from matrix.history.rows import rows_of, seconds
@@ -41,10 +43,18 @@ def judge_and_record(
     spool: Path,
     tests: Mapping[tuple[str, int], list[TestResult]] | None = None,
     commands: Mapping[str, str] | None = None,
+    covered: Iterable[FileCoverage] = (),
+    archive: str | None = None,
 ) -> str | None:
-    """Fill in the verdicts of a finished run and store it; return a warning where the database did not answer."""
+    """Fill in the verdicts of a finished run and store it; return a warning where the database did not answer.
+
+    `archive`: the name under which its folder will be kept.
+    """
     warning = judge(run, folder, url=url, commands=commands)
-    return record(url, rows_of(run, folder=str(folder), tests=tests), spool) or warning
+    rows = rows_of(run, folder=str(folder), tests=tests)
+    rows.run["archive"] = archive
+    rows.coverage = coverage_rows(run.id, covered)
+    return record(url, rows, spool) or warning
 
 
 def judge(run: RunRecord, folder: Path | None, *, url: str, commands: Mapping[str, str] | None = None) -> str | None:

@@ -26,6 +26,7 @@ class Rows:
     causes: list[Row] = field(default_factory=list)
     test_results: list[Row] = field(default_factory=list)
     card_uses: list[Row] = field(default_factory=list)
+    coverage: list[Row] = field(default_factory=list)
 
     def tables(self) -> Iterator[tuple[Table, list[Row]]]:
         """Tables and rows in the order in which they may be inserted."""
@@ -34,6 +35,7 @@ class Rows:
         yield schema.causes, self.causes
         yield schema.test_results, self.test_results
         yield schema.card_uses, self.card_uses
+        yield schema.coverage, self.coverage
 
 
 def rows_of(

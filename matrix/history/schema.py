@@ -40,6 +40,7 @@ runs = Table(
     Column("status", String(12), nullable=False),
     Column("changed_files", JSON),
     Column("folder", Text),  # where logs are; null once retention removed them: a result outlives its log
+    Column("archive", Text),  # name of its folder in the archive; null where it is not kept
     Index(None, "started"),
     Index(None, "pr"),
     Index(None, "commit"),
@@ -139,6 +140,19 @@ card_uses = Table(
         ["run_id", "job", "attempt"], ["attempts.run_id", "attempts.job", "attempts.n"], ondelete="CASCADE"
     ),
     Index(None, "uuid", "started"),
+)
+
+coverage = Table(
+    "coverage",
+    metadata,
+    Column("run_id", String(80), nullable=False),
+    Column("file", String(500), nullable=False),
+    Column("statements", Integer, nullable=False),  # lines that can run
+    Column("covered", Integer, nullable=False),
+    Column("changed", Integer, nullable=False),  # those of them that the change touches
+    Column("changed_covered", Integer, nullable=False),
+    PrimaryKeyConstraint("run_id", "file"),
+    ForeignKeyConstraint(["run_id"], ["runs.id"], ondelete="CASCADE"),
 )
 
 feedback = Table(

@@ -20,6 +20,7 @@ from sqlalchemy.pool import NullPool
 from matrix.errors import ToolError, UsageError
 from matrix.history import schema
 from matrix.history.rows import Rows
+from matrix.masking import mask
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -51,7 +52,7 @@ class Store:
                 self.engine = create_engine(parsed, pool_pre_ping=True, pool_size=2)
         except (ArgumentError, ModuleNotFoundError) as e:
             raise UsageError(
-                f"history: cannot use {url!r}: {e}",
+                f"history: cannot use {mask(url)!r}: {mask(str(e))}",
                 "write sqlite:///PATH or postgresql+psycopg://USER@HOST/DATABASE (which needs the extra `postgres`)",
             ) from None
 
@@ -183,7 +184,7 @@ def _begin_immediate(connection: Connection) -> None:
 
 
 def _first_line(e: SQLAlchemyError) -> str:
-    return str(e.orig if isinstance(e, DBAPIError) else e).strip().splitlines()[0]
+    return mask(str(e.orig if isinstance(e, DBAPIError) else e).strip().splitlines()[0])
 
 
 __all__ = ["Engine", "Store", "StoreAwayError", "open_for_reading", "open_store"]

@@ -116,7 +116,7 @@ class Data:
         """
         folder = runs_folder(self.root) / name
         if not _RUN.fullmatch(name) or not (folder / RECORD).is_file():
-            raise NotThereError(f"no run {name!r} here")
+            raise NotThereError(self._remembered(name) or f"no run {name!r} here")
         try:
             return load(folder / RECORD), folder
         except ToolError as e:
@@ -161,6 +161,15 @@ class Data:
         if not found.is_relative_to(top) or not found.is_file():
             raise NotThereError(f"no log {path!r} in run {name}")
         return found
+
+    def _remembered(self, name: str) -> str | None:
+        """Say what is left of a run whose folder is not here: a result outlives its log."""
+        try:
+            with self.history() as c:
+                known = queries.kept(c, run=name) if c is not None else None
+        except MatrixError:
+            return None
+        return known.said(name) if known else None
 
     @contextmanager
     def history(self) -> Iterator[Connection | None]:

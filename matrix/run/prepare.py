@@ -58,6 +58,7 @@ def environment(job: Job, attempt: int, place: Place) -> dict[str, str]:
         "MATRIX_RUN": place.folder.name,
         "MATRIX_JOB": job.name,
         "MATRIX_ATTEMPT": str(attempt),
+        "COVERAGE_FILE": job.env.get("COVERAGE_FILE") or str(scratch / ".coverage"),
         "MATRIX_FACTS": str(scratch / "facts.jsonl"),
         "MATRIX_OVERRIDES": str(scratch / "config"),
         "MATRIX_SHARD_TIMES": str(shard_folder(job, place)),

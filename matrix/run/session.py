@@ -221,12 +221,14 @@ def report(session: Session) -> None:
     """Give failures their verdicts, remember the run, and write its reports."""
     # Loaded only now: a run should not begin by loading what it needs at its end.
     from matrix.report import html, junit  # noqa: PLC0415
-    from matrix.run.memory import remember  # noqa: PLC0415
+    from matrix.run.memory import keep_folder, remember  # noqa: PLC0415
 
     if warning := remember(session.record, session.folder, session.spec):
         print(f"matrix: {warning}", file=sys.stderr)
     junit.write(session.record, session.folder)
     html.write(session.record, session.folder)
+    if warning := keep_folder(session.record, session.folder, session.spec):
+        print(f"matrix: {warning}", file=sys.stderr)
 
 
 def _shard_stores(jobs: Sequence[Job], place: Place) -> dict[Path, Path]:

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from bot.secrets import mask
+from matrix.masking import mask
 
 ALNUM = string.ascii_letters + string.digits
 HASH = "0123456789abcdef"
