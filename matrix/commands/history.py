@@ -181,12 +181,14 @@ def verdicts(runs: tuple[str, ...], as_json: bool, db: str | None) -> None:
 
     Example: matrix history verdicts .matrix/runs/20261201-093011-7f3a
     """
+    from matrix.history.importing import with_causes  # noqa: PLC0415
     from matrix.history.remember import judge  # noqa: PLC0415
     from matrix.records import BAD, load  # noqa: PLC0415
 
     out = []
     for folder in map(Path, runs):
         run = load(folder / "run.json" if folder.is_dir() else folder)
+        with_causes(run, folder if folder.is_dir() else folder.parent)
         warning = judge(run, folder if folder.is_dir() else folder.parent, url=history_url(db))
         if warning:
             click.echo(f"matrix: {warning}", err=True)

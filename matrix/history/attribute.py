@@ -115,10 +115,16 @@ def _sort(failure: Failure, history: Iterable[Observation]) -> _Evidence:
             e.alike.append(o)
     e.base = _up_to_merge_base(base, failure)
     closed = _closed_episodes(e.base, seen.signature)
-    e.alike = [o for o in e.alike if not any(begin <= o.at <= end for begin, end in closed)]
+    broken = {o.commit for o in e.base if o.signature == seen.signature and o.commit and _within(o.at, closed)}
+    # A pull request that forked from a broken base fails for that, however long after the fix it runs.
+    e.alike = [o for o in e.alike if not (_within(o.at, closed) or (o.base is not None and o.base in broken))]
     for group in (e.own, e.others, e.alike):
         group.sort(key=lambda o: o.at)
     return e
+
+
+def _within(at: float, spans: list[tuple[float, float]]) -> bool:
+    return any(begin <= at <= end for begin, end in spans)
 
 
 def _closed_episodes(base: list[Observation], signature: str | None) -> list[tuple[float, float]]:
@@ -224,7 +230,11 @@ def _by_others(failure: Failure, e: _Evidence) -> Verdict | None:
 
 def _by_change(failure: Failure, e: _Evidence) -> Verdict | None:
     seen = failure.seen
-    if seen.pr is None or e.alike or e.same_commit_passes:
+    if seen.pr is None or e.same_commit_passes:
+        return None
+    # A linter says the same of many files: what it says of a file of this change is this change's.
+    own_file = failure.category in NEVER_FLAKY and failure.files & seen.changed
+    if e.alike and not own_file:
         return None
     passes = sum(o.passed for o in e.base) + sum(o.passed for o in e.others)
     if e.base and not e.base[-1].passed and e.base[-1].signature == seen.signature:

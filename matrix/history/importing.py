@@ -34,10 +34,23 @@ def from_folder(folder: Path) -> Rows:
     """
     path = folder / "run.json" if folder.is_dir() else folder
     try:
-        run = load(path)
+        run = with_causes(load(path), path.parent)
         return rows_of(run, folder=str(path.parent.resolve()), tests=tests_of(run, path.parent))
     except ValueError as e:
         raise UsageError(f"{path}: {e}", "name a folder that `matrix run` wrote") from None
+
+
+def with_causes(run: RunRecord, folder: Path) -> RunRecord:
+    """Read the logs of failed attempts whose causes nobody found yet: other tools write records too."""
+    for job in run.jobs:
+        for attempt in job.attempts:
+            log = folder / attempt.log
+            failed = (attempt.status or job.status) in (Status.FAILED, Status.TIMEOUT)
+            if failed and not attempt.causes and attempt.log and log.is_file():
+                from matrix.triage.diagnosis import diagnose  # noqa: PLC0415 -- most records have their causes
+
+                attempt.causes = diagnose(log, exit_code=attempt.exit_code, job=job.name).causes
+    return run
 
 
 def tests_of(run: RunRecord, folder: Path) -> dict[tuple[str, int], list[TestResult]]:

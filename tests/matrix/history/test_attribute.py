@@ -181,3 +181,20 @@ def test_verdicts_on_a_made_history_are_right(at_once):
 @pytest.mark.parametrize("world", WORLDS, ids=lambda w: f"seed {w.seed}")
 def test_verdicts_on_many_made_histories_are_right(world, at_once):
     check(world, at_once)
+
+
+def test_a_pull_request_that_forked_from_a_broken_base_is_no_flake_however_late_it_runs():
+    broken = [base(h) for h in (-200, -199, -198)]
+    mended = [base(h, passed=True) for h in range(-197, 0)]
+    late = other(-30, base="b-199")  # more than two days after the fix
+    brings_it_back = {"files": frozenset({"src/a.py"})}
+    assert verdict([*broken, *mended, late], **brings_it_back) == "this-change"
+    assert verdict([*broken, *mended, other(-30, base="b-100")], **brings_it_back) == "flaky"
+
+
+def test_what_a_linter_says_of_a_file_of_this_change_is_this_changes_whatever_it_says_elsewhere():
+    history = [*GREEN_BASE, other(-3), other(-30)]
+    assert verdict(history, category="lint_failure", files=frozenset({"src/a.py"})) == "this-change"
+    assert verdict(history, category="lint_failure", files=frozenset({"src/b.py"})) == "cannot-tell"
+    red_base = [*GREEN_BASE[:-2], base(-2), base(-1)]
+    assert verdict(red_base, category="lint_failure", files=frozenset({"src/a.py"})) == "base"

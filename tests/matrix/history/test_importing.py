@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from matrix.commands.history import command
 from matrix.errors import UsageError
-from matrix.history.importing import from_github
+from matrix.history.importing import from_folder, from_github
 from matrix.junit_file import read_junit
 from matrix.records import save
 from tests.matrix.history.made import attempt, run
@@ -84,3 +84,16 @@ def test_a_folder_without_the_api_files_says_what_to_save(tmp_path):
     with pytest.raises(UsageError) as e:
         list(from_github(tmp_path))
     assert "runs.json" in e.value.advice
+
+
+def test_a_failed_attempt_without_causes_gets_them_from_its_log(tmp_path):
+    record = run("r1", 0, [attempt(0, failed="x")])
+    record.jobs[0].attempts[0].causes = []
+    (tmp_path / "logs/unit").mkdir(parents=True)
+    (tmp_path / "logs/unit/1.log").write_text(
+        'Traceback (most recent call last):\n  File "a.py", line 3\nValueError: no\n'
+    )
+    save(record, tmp_path / "run.json")
+    (cause,) = from_folder(tmp_path).causes
+    assert cause["line"] == 3
+    assert cause["signature"]
