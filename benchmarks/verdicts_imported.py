@@ -63,8 +63,8 @@ class Maker:
         self.flaky = {j: r.choice([0.005, 0.01, 0.03, 0.08, 0.2]) for j in r.sample(self.jobs, 8)}
         times = sorted(START + r.uniform(12, DAYS * 24) * HOUR for _ in range(5))
         self.breaks = [(t, t + r.uniform(6, 60) * HOUR, r.choice(self.jobs), f"broken{i}") for i, t in enumerate(times)]
-        self.outages = [(t := START + r.uniform(24, DAYS * 24) * HOUR, t + r.uniform(0.7, 6) * HOUR, 0.4 + r.random() / 2,
-                         f"net{i}") for i in range(5)]  # fmt: skip
+        begun = [START + r.uniform(24, DAYS * 24) * HOUR for _ in range(5)]
+        self.outages = [(t, t + r.uniform(0.7, 6) * HOUR, r.uniform(0.4, 0.95), f"net{i}") for i, t in enumerate(begun)]
         self.base = [START + i * timedelta(hours=1.7) for i in range(int(DAYS * 24 / 1.7))]
         self.truth: dict[tuple[str, str], tuple[str, str]] = {}
         self.folders: list[Path] = []

@@ -82,13 +82,18 @@ def import_(
 
     if junit and not (job and commit):
         raise UsageError("history import --junit needs --job and --commit", "add --job NAME --commit SHA")
+    if started:
+        try:
+            datetime.fromisoformat(started)
+        except ValueError:
+            raise UsageError(f"--started {started!r} is no time", "write 2026-12-01T09:30:00Z") from None
     store = open_store(history_url(db))
     done = 0
     for path in tracked(map(Path, paths), len(paths), "import"):
         if github:
             rows = list(importing.from_github(path))
         elif junit:
-            at = started or datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
+            at = started or _file_time(path)
             run_id = f"junit-{commit}-{path.stem}-{at}"[:80]
             kept = {"job": job or "", "commit": commit or "", "run_id": run_id}
             rows = [importing.from_junit(path, **kept, started=at, pr=pr, author=author)]
@@ -99,6 +104,13 @@ def import_(
             done += 1
     store.close()
     click.echo(f"{count(done, 'run')} brought into the history")
+
+
+def _file_time(path: Path) -> str:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
+    except OSError as e:
+        raise UsageError(f"{path}: {(e.strerror or str(e)).lower()}", "name a JUnit file") from None
 
 
 def archive_option(f: click.decorators.FC) -> click.decorators.FC:

@@ -50,7 +50,11 @@ class Store:
                 event.listen(self.engine, "begin", _begin if read_only else _begin_immediate)
             else:
                 self.engine = create_engine(parsed, pool_pre_ping=True, pool_size=2)
-        except (ArgumentError, ModuleNotFoundError) as e:
+        except OSError as e:
+            raise StoreAwayError(
+                f"history: {(e.strerror or str(e)).lower()}: {e.filename}", f"database: {mask(url)}"
+            ) from None
+        except (ArgumentError, ModuleNotFoundError, ValueError) as e:
             raise UsageError(
                 f"history: cannot use {mask(url)!r}: {mask(str(e))}",
                 "write sqlite:///PATH or postgresql+psycopg://USER@HOST/DATABASE (which needs the extra `postgres`)",
@@ -88,6 +92,11 @@ class Store:
             script = ScriptDirectory.from_config(config)
             if revision == "head" and current == script.get_current_head():
                 return
+            if current is not None and current not in {r.revision for r in script.walk_revisions()}:
+                raise StoreAwayError(
+                    f"history: it was written by a newer version of this program (revision {current})",
+                    "update this one, or name another history",
+                )
             older = {r.revision for r in script.iterate_revisions(current, "base")} if current else set()
             if revision == "base" or revision in older:
                 alembic.downgrade(config, revision)

@@ -97,3 +97,18 @@ def test_a_failed_attempt_without_causes_gets_them_from_its_log(tmp_path):
     (cause,) = from_folder(tmp_path).causes
     assert cause["line"] == 3
     assert cause["signature"]
+
+
+def test_a_document_type_is_refused_in_every_encoding(tmp_path):
+    path = tmp_path / "j.xml"
+    bomb = '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE l [<!ENTITY a "x">]><testsuite><testcase name="&a;"/></testsuite>'
+    path.write_bytes(bomb.encode("utf-16"))
+    with pytest.raises(UsageError, match="document type"):
+        read_junit(path)
+
+
+@pytest.mark.parametrize("more", [["none.xml"], ["--started", "yesterday", "none.xml"]])
+def test_a_junit_file_that_is_not_there_or_a_time_that_is_none_is_the_users_mistake(tmp_path, more):
+    db = f"sqlite:///{tmp_path}/h.sqlite"
+    done = CliRunner().invoke(command, ["import", "--db", db, "--junit", "--job", "u", "--commit", "c", *more])
+    assert isinstance(done.exception, UsageError)

@@ -156,10 +156,25 @@ def test_a_damaged_file_in_the_spool_is_kept_aside_and_does_not_stop_the_others(
     store.close()
 
 
-@pytest.mark.parametrize("bad", ["nonsense", "oracle://x/y", "sqlite+nothing:///x"])
+@pytest.mark.parametrize("bad", ["nonsense", "oracle://x/y", "sqlite+nothing:///x", "postgresql://u:sesame@h:port/x"])
 def test_a_url_that_cannot_be_used_is_the_users_mistake(bad):
-    with pytest.raises(UsageError, match="history: cannot use"):
+    with pytest.raises(UsageError, match="history: cannot use") as e:
         Store(bad)
+    assert "sesame" not in e.value.message
+
+
+def test_a_history_of_a_newer_program_is_left_alone(url):
+    store = open_store(url)
+    with store.begin() as c:
+        c.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    store.close()
+    with pytest.raises(StoreAwayError, match="newer version"):
+        open_store(url)
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_a_line():
+    with pytest.raises(StoreAwayError, match="history: no such file"):
+        open_store("sqlite:////proc/none/h.sqlite")
 
 
 def test_a_server_that_does_not_answer_is_away():
