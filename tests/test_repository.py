@@ -1,7 +1,10 @@
 """What must be true of the repository as a whole."""
 
+import importlib.metadata
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,15 @@ def test_no_module_has_more_than_400_lines():
         if (n := len(p.read_text().splitlines())) > 400
     }
     assert not long
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_constraints_give_every_installed_package_one_version_each():
+    """Two versions of one package can be installed by nobody; one without a version differs from machine to machine."""
+    constrained = Counter(_canonical(line.split("==")[0]) for line in (ROOT / "constraints.txt").read_text().split())
+    assert [name for name, n in constrained.items() if n > 1] == []
+    installed = {_canonical(d.name) for d in importlib.metadata.distributions()} - {"dsv4-ci", "pip", "setuptools"}
+    assert sorted(installed - constrained.keys()) == []
