@@ -1,7 +1,8 @@
 """Time of the history's questions on many results: history.py [--results N] [--db URL]
 
 Fills a database (SQLite in a temporary folder unless a URL is given) with runs of 40 jobs and 100 tests a job, then
-asks for flaky tests of the last week and for the verdicts of a run in which all 40 jobs failed. Prints medians of five.
+asks for flaky tests of the last week, the times expected of all jobs, and the verdicts of a run in which all 40 jobs
+failed. Prints medians of five.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sqlalchemy
 from sqlalchemy import insert
 
 from matrix.history import queries, schema
+from matrix.history.durations import durations
 from matrix.history.remember import judge
 from matrix.history.rows import Rows, rows_of
 from matrix.history.store import Store, open_store
@@ -107,6 +109,13 @@ def main() -> None:
 
         run, _ = made_run(random.Random(1), 10**6, NOW, fail=1.0)
         print(f"flaky tests of a week     {median(flakes):.3f} s")
+        models = {f"j{j}": frozenset[str]() for j in range(JOBS)}
+
+        def times() -> None:
+            with store.begin() as c:
+                durations(c, repository="o/r", models=models)
+
+        print(f"expected times of 40 jobs  {median(times):.3f} s")
         print(f"verdicts of 40 failed jobs {median(lambda: judge(run, Path(folder), url=url)):.3f} s")
         store.close()
 

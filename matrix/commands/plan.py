@@ -18,8 +18,8 @@ from matrix.commands.list import describe_cards, wide_console
 from matrix.plan.forecast import Expected, Forecast, expected_times, forecast
 from matrix.plan.hosts import Host
 from matrix.plan.schedule import Capacity
-from matrix.run.folder import runs_folder
-from matrix.run.times import history
+from matrix.report.text import count
+from matrix.run.times import known_times
 from matrix.spec.units import format_duration
 
 
@@ -92,7 +92,8 @@ def make_plan(chosen: Chosen, here: Site, host_name: str | None = None, today: s
         for job in jobs
         if not host.fits(job.cards)
     }
-    expected = expected_times(jobs, history(runs_folder(chosen.spec.root)))
+    known = known_times(jobs, chosen.spec.root, {card.model for card in host.cards}, os.environ)
+    expected = expected_times(jobs, known.past)
     capacity = Capacity(host.cards, host.cpu_jobs or os.cpu_count() or 1, host.memory)
     paper = forecast(jobs, capacity, {name: e.seconds for name, e in expected.items()})
     planned = {p.name for p in paper.planned}
@@ -100,7 +101,7 @@ def make_plan(chosen: Chosen, here: Site, host_name: str | None = None, today: s
         if job.name not in planned:
             impossible.setdefault(job.name, "needs what a job produces that cannot run here")
     day = today or dt.datetime.now(dt.UTC).date().isoformat()
-    notes = [here.problem] if here.problem else []
+    notes = [problem for problem in (here.problem, known.problem) if problem]
     notes += [
         f"{job.name}: failures counted as allowed until {job.allow_failure.until}, which is past; they count again"
         for job in jobs
@@ -135,6 +136,7 @@ def _document(plan: Plan) -> dict[str, Any]:
                 "cards": list(p.cards),
                 "expected": plan.expected[p.name].seconds,
                 "expected_from": plan.expected[p.name].source,
+                "expected_from_runs": plan.expected[p.name].runs,
                 "selected_because": reasons[p.name],
                 "starts_because": p.why,
             }
@@ -162,7 +164,7 @@ def _print(plan: Plan) -> None:
         cards = ",".join(str(i) for i in sorted(order[card] for card in p.cards)) or "cpu"
         table.add_row(
             _clock(p.start), _clock(p.end - p.start), escape(p.name), cards,
-            plan.expected[p.name].source, escape(reasons[p.name]), escape(p.why),
+            _source(plan.expected[p.name]), escape(reasons[p.name]), escape(p.why),
         )  # fmt: skip
     console.print(table)
     for name, reason in plan.impossible.items():
@@ -178,6 +180,10 @@ def _print(plan: Plan) -> None:
             f", {paper.makespan / paper.bound:.2f} × the bound of {format_duration(paper.bound)}" if paper.bound else ""
         )
         console.print(f"{len(paper.planned)} jobs in about {format_duration(paper.makespan)}{over}")
+
+
+def _source(expected: Expected) -> str:
+    return f"{expected.source}, {count(expected.runs, 'run')}" if expected.runs else expected.source
 
 
 def _clock(seconds: float) -> str:

@@ -21,6 +21,11 @@ class Origin:
     changed_files: list[str] | None = None
 
 
+def repository(env: Mapping[str, str]) -> str | None:
+    """Return the repository that a run here belongs to, OWNER/NAME; None where nothing says so."""
+    return env.get("MATRIX_REPOSITORY") or env.get("GITHUB_REPOSITORY")
+
+
 def origin(root: Path, env: Mapping[str, str]) -> Origin:
     """Find out where a run in `root` comes from.
 
@@ -34,7 +39,7 @@ def origin(root: Path, env: Mapping[str, str]) -> Origin:
     if base is None and env.get("GITHUB_BASE_REF"):
         base = _git(root, "merge-base", "HEAD", f"origin/{env['GITHUB_BASE_REF']}")
     return Origin(
-        repository=env.get("MATRIX_REPOSITORY") or env.get("GITHUB_REPOSITORY"),
+        repository=repository(env),
         branch=env.get("MATRIX_BRANCH") or env.get("GITHUB_HEAD_REF") or env.get("GITHUB_REF_NAME"),
         pr=pr,
         author=env.get("MATRIX_AUTHOR") or env.get("GITHUB_ACTOR"),

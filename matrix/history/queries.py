@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -174,27 +173,6 @@ def sightings(
         statement = statement.where(runs.c.id != other_than)
     row = c.execute(statement).one()
     return Sightings(row[0], row[1], row[2], row[3])
-
-
-def durations(c: Connection, *, jobs: list[str], last: int = 20) -> dict[tuple[str, str | None], float]:
-    """Median seconds of the newest passed attempts by (job, card model); None as model stands for all models."""
-    a, j = schema.attempts, schema.jobs
-    newest = (
-        select(
-            a.c.job,
-            j.c.card_model,
-            (a.c.ended - a.c.started).label("seconds"),
-            func.row_number().over(partition_by=a.c.job, order_by=a.c.started.desc()).label("age"),
-        )
-        .join_from(a, j, and_(j.c.run_id == a.c.run_id, j.c.name == a.c.job))
-        .where(a.c.job.in_(jobs), a.c.status == "passed", a.c.ended.is_not(None))
-        .subquery()
-    )
-    times: dict[tuple[str, str | None], list[float]] = defaultdict(list)
-    for job, model, seconds, _ in c.execute(select(newest).where(newest.c.age <= last)):
-        for key in {(job, model), (job, None)}:
-            times[key].append(seconds)
-    return {key: statistics.median(values) for key, values in times.items()}
 
 
 def failures_by(c: Connection, column: str, *, since: float) -> list[tuple[str, int]]:

@@ -23,6 +23,7 @@ from matrix.history.rows import Rows
 from matrix.masking import mask
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+_PATIENCE = 5  # seconds for a server that takes the connection and says nothing: without a limit, a run would never end
 
 
 class StoreAwayError(ToolError):
@@ -49,7 +50,8 @@ class Store:
                 event.listen(self.engine, "connect", _for_reading if read_only else _configure_sqlite)
                 event.listen(self.engine, "begin", _begin if read_only else _begin_immediate)
             else:
-                self.engine = create_engine(parsed, pool_pre_ping=True, pool_size=2)
+                patience = {} if "connect_timeout" in parsed.query else {"connect_timeout": _PATIENCE}
+                self.engine = create_engine(parsed, pool_pre_ping=True, pool_size=2, connect_args=patience)
         except OSError as e:
             raise StoreAwayError(
                 f"history: {(e.strerror or str(e)).lower()}: {e.filename}", f"database: {mask(url)}"

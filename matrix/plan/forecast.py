@@ -11,13 +11,25 @@ from matrix.plan.graph import dependants, needed_jobs, tails
 from matrix.plan.schedule import Capacity, Ready, Running, decide, remaining
 from matrix.spec.job import Job
 
+SHORTEST = 0.5  # seconds that the shortest job counts: a clock that was set back makes none free
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a job took: the median of so many passed attempts."""
+
+    seconds: float
+    runs: int
+    other_cards: bool = False  # it never ran on cards such as it would get now
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The time expected of a job, in seconds, and where that comes from."""
+    """The time expected of a job, in seconds, and where that comes from; `runs` of the past were looked at."""
 
     seconds: float
     source: str
+    runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +53,14 @@ class Forecast:
     bound: float
 
 
-def expected_times(jobs: Sequence[Job], history: Mapping[str, float] | None = None) -> dict[str, Expected]:
+def expected_times(jobs: Sequence[Job], history: Mapping[str, Past] | None = None) -> dict[str, Expected]:
     """Return the time expected of each job: history, `expect`, the median of its suite, of all, half its timeout."""
     known: dict[str, Expected] = {}
     for job in jobs:
         if history and job.name in history:
-            known[job.name] = Expected(min(history[job.name], job.timeout), "history")
+            past = history[job.name]
+            source = "history on other cards" if past.other_cards else "history"
+            known[job.name] = Expected(min(past.seconds, job.timeout), source, past.runs)
         elif job.expect:
             known[job.name] = Expected(job.expect, "expect")
     suites: dict[str, list[float]] = {}

@@ -18,16 +18,17 @@ from matrix.history import quarantine
 from matrix.host import gpus, process
 from matrix.host.health import look
 from matrix.plan import hosts
+from matrix.plan.forecast import expected_times
 from matrix.records import Fact, JobRecord, RunRecord, Status, load, save
 from matrix.run import engines
 from matrix.run import record as records
 from matrix.run.companions import check_out
-from matrix.run.folder import RECORD, create, locked, runs_folder
+from matrix.run.folder import RECORD, create, locked
 from matrix.run.loop import Runner
 from matrix.run.own_cards import site_host
 from matrix.run.prepare import Place, handoff_paths, shard_folder
 from matrix.run.state import Listener
-from matrix.run.times import expected_times
+from matrix.run.times import known_times
 from matrix.shard import times as shard_times
 from matrix.spec.job import Job
 from matrix.spec.load import Spec, read
@@ -172,7 +173,10 @@ def _follow(session: Session, show: Show) -> None:
     place = Place(spec.root, session.folder, handoffs, companions)
     _pin_times(pending, place)
     site = site_host()
-    expected = expected_times(spec.jobs, runs_folder(spec.root))
+    known = known_times(spec.jobs, spec.root, {card.model for card in engine.cards}, os.environ)
+    if known.problem:
+        print(f"matrix: {known.problem}", file=sys.stderr)
+    expected = {name: e.seconds for name, e in expected_times(spec.jobs, known.past).items()}
     try:
         with show(session.record, expected) as listener:
             runner = Runner(

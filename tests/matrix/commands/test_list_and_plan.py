@@ -1,10 +1,16 @@
 import json
+import re
+import socket
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from matrix import cli
+from matrix.history.rows import rows_of
+from matrix.history.store import open_store
+from matrix.records import Attempt, CardRecord, JobRecord, RunRecord, SpecRef, Status
 
 MATRIX = """
 suites:
@@ -138,6 +144,7 @@ def test_plan_learns_from_runs(repository, document):
         "ended": "2026-12-01T09:30:42Z",
         "status": "passed",
         "log": "l",
+        "cards": [{"uuid": "u", "index": 0, "model": "pretended"}],
     }
     record = {
         "schema": "run/1", "id": run.name, "spec": {"path": "matrix.yaml", "sha256": "0"}, "engine": "local", "host": "h",
@@ -217,3 +224,63 @@ def test_without_a_matrix_the_message_says_where_one_was_looked_for(tmp_path, ma
     done = matrix(tmp_path, "list")
     assert done.returncode == 2
     assert "no matrix.yaml in" in done.stderr
+
+
+def passed(job, model, at, seconds, *, repository="o/r"):
+    cards = [CardRecord(uuid="u", index=0, model=model)] if model else []
+    begun = datetime(2026, 12, 1, tzinfo=UTC) + timedelta(hours=at)
+    ended = begun + timedelta(seconds=seconds)
+    a = Attempt(n=1, started=begun.isoformat(), ended=ended.isoformat(), status=Status.PASSED, cards=cards, log="l")
+    return RunRecord(
+        id=f"{job}-{model}-{at}-{repository}", spec=SpecRef(path="matrix.yaml", sha256="0"), engine="local", host="h",
+        repository=repository, started=begun.isoformat(), status=Status.PASSED,
+        jobs=[JobRecord(name=job, suite="s", status=Status.PASSED, attempts=[a])],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def history(tmp_path, monkeypatch):
+    """A history that all hosts write; the runs of the folder are others."""
+    url = f"sqlite:///{tmp_path}/shared.sqlite"
+    store = open_store(url)
+    monkeypatch.setenv("MATRIX_HISTORY", url)
+    monkeypatch.setenv("MATRIX_REPOSITORY", "o/r")
+    yield lambda *args, **more: store.write(rows_of(passed(*args, **more)))
+    store.close()
+
+
+def test_plan_learns_from_the_history_of_all_hosts_by_model_of_the_cards(repository, document, history):
+    for at, seconds in enumerate([900, 901, *range(10, 30)]):
+        history("sft", "H20", at, seconds)
+    history("sft", "A100", 99, 700)
+    history("sft", "H20", 98, 700, repository="o/fork")
+    history("pt", "A100", 0, 50)
+    history("tests@shard=1of2", None, 0, 33)
+    at = {j["name"]: j for j in document(repository, "plan", "--cards", "H20:8")["jobs"]}
+    told = {name: (j["expected"], j["expected_from"], j["expected_from_runs"]) for name, j in at.items()}
+    assert told["sft"] == (19.5, "history", 20), "the newest 20 on such cards, in this repository"
+    assert told["pt"] == (50, "history on other cards", 1)
+    assert told["tests@shard=1of2"] == (33, "history", 1)
+    assert told["big"] == (180, "expect", 0)
+
+
+def test_plan_prints_the_time_it_takes_and_what_no_plan_can_beat(repository, matrix, history):
+    history("pt", "H20", 0, 240)
+    said = matrix(repository, "plan", "--cards", "H20:8").stdout
+    assert "history, 1 run" in " ".join(said.split())
+    assert re.search(r"5 jobs in about \S+, 1\.\d\d × the bound of \S+", said)
+
+
+def test_a_history_that_is_away_or_silent_costs_a_plan_two_seconds_and_a_line(repository, monkeypatch, document):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        monkeypatch.setenv("MATRIX_HISTORY", f"postgresql+psycopg://m@127.0.0.1:{port}/m")
+        found = document(repository, "plan", "--cards", "H20:8")
+    assert [n for n in found["notes"] if "history" in n] == [
+        "history: no answer within 2 s; expected times come from the runs of this folder"
+    ]
+    assert {j["expected_from"] for j in found["jobs"]} == {"expect"}
+    monkeypatch.setenv("MATRIX_HISTORY", "postgresql+psycopg://m@127.0.0.1:1/m")
+    [note] = [n for n in document(repository, "plan", "--cards", "H20:8")["notes"] if "history" in n]
+    assert "\n" not in note
+    assert "refused" in note

@@ -62,15 +62,6 @@ def test_sightings_count_times_and_pull_requests(store):
     assert (seen.times, seen.pulls) == (4, 2)
 
 
-def test_expected_time_is_the_median_of_the_newest_passed_attempts(store):
-    for i, minutes in enumerate([50, 1, 2, 3]):
-        store.write(rows_of(run(f"r{i}", i, [attempt(i, minutes=minutes)])))
-    store.write(rows_of(run("failed", 9, [attempt(9, failed="s", minutes=99)])))
-    times = ask(store, queries.durations, jobs=["unit", "never-ran"], last=3)
-    assert times["unit", None] == pytest.approx(120)
-    assert ("never-ran", None) not in times
-
-
 def test_failures_are_counted_by_category(store):
     store.write(rows_of(run("a", 0, [attempt(0, failed="s", category="segfault")])))
     store.write(rows_of(run("b", 1, [attempt(1, failed="t", category="segfault")])))

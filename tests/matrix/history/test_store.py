@@ -1,11 +1,12 @@
 import multiprocessing
 import os
+import socket
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import func, inspect, select
+from sqlalchemy import event, func, inspect, select
 
 from matrix.errors import UsageError
 from matrix.history import schema
@@ -219,3 +220,16 @@ def test_a_file_that_is_no_database_is_said_in_a_line(tmp_path, content):
         with pytest.raises(StoreAwayError, match=r"^history: "):
             opens(f"sqlite:///{file}")
     assert file.read_bytes() == content
+
+
+def test_a_server_that_says_nothing_is_away_after_some_seconds():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = Store(f"postgresql+psycopg://m@127.0.0.1:{silent.getsockname()[1]}/m?connect_timeout=2")
+        with pytest.raises(StoreAwayError, match="timeout"), store.begin():
+            pass
+        store = Store(f"postgresql+psycopg://m@127.0.0.1:{silent.getsockname()[1]}/m")
+    waits = []
+    event.listen(store.engine, "do_connect", lambda *args: waits.append(args[3]["connect_timeout"]))
+    with pytest.raises(StoreAwayError), store.begin():
+        pass
+    assert waits == [5]

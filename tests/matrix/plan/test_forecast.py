@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrix.plan.forecast import expected_times, forecast
+from matrix.plan.forecast import Past, expected_times, forecast
 from matrix.plan.hosts import Card
 from matrix.plan.schedule import Capacity
 from matrix.spec.job import Cards, HandOff, Job
@@ -51,7 +51,7 @@ def test_expected_times_come_from_history_then_the_spec_then_the_neighbours():
         job("beside"),
         Job("elsewhere", "t", ("x",), timeout=20.0),
     ]
-    got = {n: (e.seconds, e.source) for n, e in expected_times(jobs, {"known": 90.0}).items()}
+    got = {n: (e.seconds, e.source) for n, e in expected_times(jobs, {"known": Past(90.0, 3)}).items()}
     assert got == {
         "known": (90, "history"),
         "told": (30, "expect"),
