@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import click
 
 from matrix.errors import MatrixError
+from matrix.help import EXIT_CODES, LazyGroup, complain
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
@@ -18,28 +18,13 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
-    """A click group that imports the module of a verb when the verb is used."""
+class _Verbs(LazyGroup):
+    """The verbs of the table."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Verbs in the order in which the table lists them."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command of one verb."""
-        if cmd_name not in VERBS:
-            return None
-        command = importlib.import_module(VERBS[cmd_name][0]).command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of verbs without importing any of them."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+    verbs = VERBS
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(package_name="dsv4-ci")
 def cli() -> None:
     """Tell a pull request what failed first, whose it is and what to do."""
@@ -50,7 +35,7 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as e:
-        e.show()
+        complain(e, "bot")
         sys.exit(2)
     except click.Abort:
         sys.exit(130)

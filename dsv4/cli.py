@@ -12,25 +12,27 @@ from dsv4.numerics.env import prepare
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
-    "train": ("dsv4.commands.train", "Train, and record every loss. dsv4 train tiny.yaml --tokens t.safetensors"),
+    "train": ("dsv4.commands.train", "Train, and record every loss: dsv4 train tiny.yaml --tokens t.safetensors"),
     "launch": (
         "dsv4.commands.launch",
-        "Train on several ranks. dsv4 launch --ranks 8 tiny.yaml --tokens t.safetensors",
+        "Train on several ranks: dsv4 launch --ranks 8 tiny.yaml --tokens t.safetensors",
     ),
-    "fleet": ("dsv4.commands.fleet", "Train the same configuration in PaddleFleet. dsv4 fleet align8.yaml --dry-run"),
-    "align": ("dsv4.commands.align", "Compare a loss record with a reference. dsv4 align run.csv losses_f64.csv"),
+    "fleet": ("dsv4.commands.fleet", "Train the same configuration in PaddleFleet: dsv4 fleet align8.yaml --dry-run"),
+    "align": ("dsv4.commands.align", "Compare a loss record with a reference: dsv4 align run.csv losses_f64.csv"),
     "bisect": (
         "dsv4.commands.bisect",
-        "Name the first differing tensor. dsv4 bisect a.yaml b.yaml --tokens t.npy",
+        "Name the first differing tensor: dsv4 bisect a.yaml b.yaml --tokens t.npy",
     ),
-    "check": ("dsv4.commands.check", "Compare the model with recorded runs. dsv4 check forward reference/dsv4"),
+    "check": ("dsv4.commands.check", "Compare the model with recorded runs: dsv4 check forward reference/dsv4"),
     "convert": (
         "dsv4.commands.convert",
-        "Rename weights between layouts. dsv4 convert w.safetensors hf.safetensors --to hf --config tiny",
+        "Rename weights between layouts: dsv4 convert w.safetensors hf.safetensors --to hf --config tiny",
     ),
-    "checkpoint": ("dsv4.commands.checkpoint", "Inspect and verify checkpoints. dsv4 checkpoint verify checkpoints"),
-    "claim": ("dsv4.commands.claim", "Check the losses a pull-request text claims. dsv4 claim body.md"),
+    "checkpoint": ("dsv4.commands.checkpoint", "Inspect and verify checkpoints: dsv4 checkpoint verify checkpoints"),
+    "claim": ("dsv4.commands.claim", "Check the losses a pull-request text claims: dsv4 claim body.md"),
 }
+
+_EXIT_CODES = "Exit codes: 0 all well; 1 losses differ or a check fails; 2 wrong use or a bad file; 3 the rest."
 
 
 class LazyGroup(click.Group):
@@ -50,15 +52,30 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of verbs without importing any of them."""
-        if VERBS:
-            with formatter.section("Verbs"):
-                formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _two_lines(text)) for name, (_, text) in VERBS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def _two_lines(text: str) -> str:
+    """Put the example on a line of its own, where nothing breaks it."""
+    what, _, example = text.partition(": dsv4 ")
+    return f"\b\n{what}\n$ dsv4 {example}"
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 @click.version_option(package_name="dsv4-ci")
 def cli() -> None:
     """Train DeepSeek-V4 in Paddle, and prove to the bit what the training did."""
+
+
+def _complain(e: click.ClickException) -> None:
+    """Say in a line what is wrong with a command line, and in a second one where to look."""
+    ctx = getattr(e, "ctx", None)
+    if isinstance(e, click.exceptions.NoArgsIsHelpError):
+        e.show()
+        return
+    print(f"{ctx.command_path if ctx else 'dsv4'}: {e.format_message()}", file=sys.stderr)
+    print(f"  {ctx.command_path if ctx else 'dsv4'} --help says how it is used", file=sys.stderr)
 
 
 def main() -> None:
@@ -67,7 +84,7 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as e:
-        e.show()
+        _complain(e)
         sys.exit(2)
     except click.Abort:
         sys.exit(130)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import sys
 
 import click
 
 from matrix.errors import MatrixError
+from matrix.help import EXIT_CODES, LazyGroup, complain
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
@@ -17,58 +16,30 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("matrix.commands.list", "List the jobs of a matrix: matrix list --only 'qwen*'"),
     "plan": ("matrix.commands.plan", "Show what would run where and why: matrix plan --changed-since origin/main"),
     "run": ("matrix.commands.run", "Run the matrix: matrix run --only qwen-pt"),
+    "show": ("matrix.commands.show", "Show runs, a run or a job: matrix show last qwen-sft"),
+    "triage": ("matrix.commands.triage", "Say what failed first in any CI log: matrix triage job.log.gz"),
     "rerun": ("matrix.commands.rerun", "Run jobs of a run again: matrix rerun last --failed"),
+    "serve": ("matrix.commands.serve", "Serve the page of runs, cards, logs and losses: matrix serve"),
     "history": ("matrix.commands.history", "Ask what is remembered: matrix history query --since 7d"),
     "flaky": ("matrix.commands.flaky", "Tests that fail now and then: matrix flaky probe tests/test_a.py::test_b"),
     "run-job": ("matrix.commands.run_job", "Run one job as a cell of a workflow: matrix run-job qwen-sft --out cell"),
     "merge": ("matrix.commands.merge", "Merge the runs of many runners into one: matrix merge downloaded/ -o merged"),
-    "serve": ("matrix.commands.serve", "Serve the page of runs, cards, logs and losses: matrix serve"),
-    "show": ("matrix.commands.show", "Show runs, a run or a job: matrix show last qwen-sft"),
     "baseline": ("matrix.commands.baseline", "Propose a new baseline: matrix baseline update qwen-sft --from last"),
     "prune": ("matrix.commands.prune", "Remove old runs: matrix prune --older 14d --dry-run"),
     "bisect": ("matrix.commands.bisect", "Find the commit that broke a job: matrix bisect JOB --good v1.2"),
-    "triage": ("matrix.commands.triage", "Say what failed first in logs: matrix triage job.log.gz"),
     "completion": ("matrix.commands.completion", "Print what completes the command in a shell: matrix completion bash"),
     "rules": ("matrix.commands.rules", "Show and check the rules of triage: matrix rules show disk_full"),
     "schema": ("matrix.commands.schema", "Print the JSON Schema of matrix files: matrix schema > matrix.schema.json"),
 }
 
 
-class LazyGroup(click.Group):
-    """A click group that imports the module of a verb when the verb is used."""
+class _Verbs(LazyGroup):
+    """The verbs of the table."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Verbs in the order in which the table lists them."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the command of one verb."""
-        if cmd_name not in VERBS:
-            return None
-        command = importlib.import_module(VERBS[cmd_name][0]).command
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; where there is none, say which one is meant."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as e:
-            near = difflib.get_close_matches(args[0], VERBS, 1)
-            if not near:
-                raise
-            raise click.UsageError(f"{e.message} Did you mean `matrix {near[0]}`?", ctx) from None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of verbs without importing any of them."""
-        if VERBS:
-            with formatter.section("Verbs"):
-                formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+    verbs = VERBS
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
 @click.version_option(package_name="dsv4-ci")
 def cli() -> None:
     """Run the test matrix of a model repository and say what failed first."""
@@ -79,7 +50,7 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as e:
-        e.show()
+        complain(e, "matrix")
         sys.exit(2)
     except click.Abort:
         sys.exit(130)

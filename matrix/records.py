@@ -63,12 +63,19 @@ def card_record(card: Card) -> CardRecord:
     return CardRecord(uuid=card.uuid, index=card.index, model=card.model)
 
 
+SEEN = "seen_before"  # key of the fact that says how often a failure was met in other runs
+
+
 class Fact(_Model):
     """Something that was observed, with where it was observed."""
 
     key: str
     value: Any
     source: str | None = None
+
+    def said(self) -> str:
+        """Write it for people: a key that a job chose as it is, our own in words."""
+        return f"{SEEN.replace('_', ' ') if self.key == SEEN else self.key}: {self.value}"
 
 
 class Verdict(_Model):

@@ -64,7 +64,7 @@ def _write_png(drawn: Sequence[Curves], path: Path) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
     except ImportError:
-        raise UsageError("PNG pictures need matplotlib", "pip install 'dsv4-ci[picture]', or write .html") from None
+        raise UsageError("PNG pictures need matplotlib", "pip install matplotlib, or write .html") from None
     figure = Figure(figsize=(6 * len(drawn), 6), layout="constrained")
     axes = figure.subplots(2, len(drawn), sharex=True, squeeze=False)
     for column, curve in enumerate(drawn):

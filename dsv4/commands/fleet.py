@@ -18,7 +18,9 @@ FILE = click.Path(path_type=Path)
 def command(config: Path, settings: tuple[str, ...], tokens: Path | None, output: Path, dry_run: bool) -> int:
     """Train the model of CONFIG in PaddleFleet, which must be installed with a GPU build of Paddle.
 
-    Example: dsv4 fleet align8.yaml --dry-run. Its log is compared by dsv4 align LOG REFERENCE.
+    Its log is compared by dsv4 align LOG REFERENCE.
+
+    Example: dsv4 fleet align8.yaml --dry-run
     """
     from dsv4.parallel.plan import plan_job  # noqa: PLC0415
     from dsv4.provider import describe, train_in_fleet  # noqa: PLC0415

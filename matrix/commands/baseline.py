@@ -6,8 +6,10 @@ import json
 
 import click
 
+from matrix.help import Group
 
-@click.group("baseline")
+
+@click.group("baseline", cls=Group)
 def command() -> None:
     """Work with the losses that jobs are held to.
 

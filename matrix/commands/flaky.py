@@ -8,11 +8,15 @@ import sys
 import click
 
 from matrix.commands.history import store_option
+from matrix.help import Group
 
 
-@click.group("flaky")
+@click.group("flaky", cls=Group)
 def command() -> None:
-    """List tests that fail now and then, or run one many times: matrix flaky probe tests/test_a.py::test_b."""
+    """List tests that fail now and then, or run one many times.
+
+    Example: matrix flaky probe tests/test_a.py::test_b
+    """
 
 
 @command.command("list")

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from matrix.errors import UsageError
+from matrix.help import Group
 
 
 def store_option(f: click.decorators.FC) -> click.decorators.FC:
@@ -45,9 +46,12 @@ def since_time(text: str) -> float:
         ) from None
 
 
-@click.group("history")
+@click.group("history", cls=Group)
 def command() -> None:
-    """Bring results in, ask for what is remembered: matrix history query --since 7d."""
+    """Bring results in, ask for what is remembered.
+
+    Example: matrix history query --since 7d
+    """
 
 
 @command.command("import")

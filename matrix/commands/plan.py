@@ -176,10 +176,11 @@ def _print(plan: Plan) -> None:
         console.print(f"[yellow]note[/] {escape(note)}")
     paper = plan.forecast
     if paper.planned:
-        over = (
-            f", {paper.makespan / paper.bound:.2f} × the bound of {format_duration(paper.bound)}" if paper.bound else ""
-        )
-        console.print(f"{len(paper.planned)} jobs in about {format_duration(paper.makespan)}{over}")
+        over = f"; no order of them takes less than {format_duration(paper.bound)}" if paper.bound else ""
+        guessed = sum(not plan.expected[p.name].known for p in paper.planned)
+        if guessed:
+            over += f"; {'all' if guessed == len(paper.planned) else guessed} of these times are guesses"
+        console.print(f"{count(len(paper.planned), 'job')} in about {format_duration(paper.makespan)}{over}")
 
 
 def _source(expected: Expected) -> str:

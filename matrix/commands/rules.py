@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from matrix.errors import UsageError
+from matrix.help import Group
 
 if TYPE_CHECKING:
     from matrix.triage.rule_model import Rule
@@ -54,7 +55,7 @@ examples:
 """
 
 
-@click.group("rules")
+@click.group("rules", cls=Group)
 def command() -> None:
     """Show, check and write the rules that name failures.
 
@@ -65,7 +66,10 @@ def command() -> None:
 @command.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_rules(as_json: bool) -> None:
-    """List all categories: matrix rules list."""
+    """List all categories.
+
+    Example: matrix rules list
+    """
     rules = _all_rules()
     if as_json:
         rows = [
@@ -84,7 +88,10 @@ def list_rules(as_json: bool) -> None:
 @click.option("--language", type=click.Choice(["en", "zh"]), default="en", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(name: str, language: str, as_json: bool) -> None:
-    """Show a category's page, or the page that a pattern belongs to: matrix rules show disk_full."""
+    """Show a category's page, or the page that a pattern belongs to.
+
+    Example: matrix rules show disk_full
+    """
     from matrix.triage.rule_docs import page  # noqa: PLC0415 - keeps --help quick
 
     rules = _all_rules()
@@ -104,7 +111,10 @@ def show(name: str, language: str, as_json: bool) -> None:
 @command.command("check")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 def check(paths: tuple[Path, ...]) -> None:
-    """Check rule files or folders (default: .matrix/rules): matrix rules check my_rule.yaml."""
+    """Check rule files or folders (default: .matrix/rules).
+
+    Example: matrix rules check my_rule.yaml
+    """
     from matrix.triage.rule_check import check_file, slow_patterns, too_slow  # noqa: PLC0415
     from matrix.triage.rule_file import place, read_rules  # noqa: PLC0415
     from matrix.triage.ruleset import rule_files, user_rules  # noqa: PLC0415
@@ -139,10 +149,12 @@ def check(paths: tuple[Path, ...]) -> None:
 @click.option("--from-feedback", "ident", metavar="ID", help="Propose it from a correction, whose id this is.")
 @click.option("--db", metavar="URL", help="Where feedback is; else $MATRIX_HISTORY, else the branch matrix-feedback.")
 def new(name: str | None, write: bool, ident: str | None, db: str | None) -> None:
-    """Start a rule of your own: matrix rules new acme_store --write.
+    """Start a rule of your own.
 
     With --from-feedback the line that a `/wrong` named becomes its first pattern and example. Without NAME it is the
     category that was named; for one that there is, what to add to its page is printed.
+
+    Example: matrix rules new acme_store --write
     """
     from matrix.triage.ruleset import user_rules  # noqa: PLC0415
 
@@ -213,7 +225,10 @@ def _proposed(name: str, line: str) -> str:
 @command.command("docs")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="docs")
 def docs(folder: Path) -> None:
-    """Write categories.md and categories.zh.md: matrix rules docs docs."""
+    """Write categories.md and categories.zh.md into a folder.
+
+    Example: matrix rules docs docs
+    """
     from matrix.triage.rule_docs import overview  # noqa: PLC0415
     from matrix.triage.rule_file import read_rules  # noqa: PLC0415
     from matrix.triage.ruleset import rule_files  # noqa: PLC0415

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from matrix.triage.model import LogReport
+
+_TESTS = 5  # tests that are named of a cause
+_SILENT = "cannot tell: no line says that it failed, or that it ended well"
 
 
 @click.command("triage")
@@ -58,9 +65,20 @@ def command(
         click.echo("\n".join(explain(log, rules) for log in made.logs), nl=False)
     else:
         for log in made.logs:
-            click.echo(f"{log.path}: {log.status}")
-            for cause in log.causes:
-                place = f"{log.path}/{cause.file}" if cause.file else log.path
-                click.echo(f"  {place}:{cause.line}: {cause.category}: {cause.text.strip()}")
+            _print(log)
     if check and any(log.status == "failed" for log in made.logs):
         sys.exit(1)
+
+
+def _print(log: LogReport) -> None:
+    """Print a log's causes, each with the tests that met it and what to do."""
+    click.echo(f"{log.path}: {log.status}" + (f" ({_SILENT})" if log.status == "unknown" else ""))
+    for cause in log.causes:
+        place = f"{log.path}/{cause.file}" if cause.file else log.path
+        line = f":{cause.line}" if cause.line is not None else ""
+        click.echo(f"  {place}{line}: {cause.category}: {cause.text.strip()}")
+        more = f" and {len(cause.tests) - _TESTS} more" if len(cause.tests) > _TESTS else ""
+        if cause.tests:
+            click.echo(f"    in {', '.join(cause.tests[:_TESTS])}{more}")
+        if fix := cause.fix.get("en"):
+            click.echo(f"    fix: {fix}")

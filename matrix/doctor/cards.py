@@ -16,6 +16,10 @@ from matrix.plan.hosts import hosts_file, read_hosts
 
 _DIRTY = 1 << 30  # bytes in use on a card that nobody has leased
 
+# The name of this project on the public index is nobody's: an extra of it must not be advised.
+_INSTALL = "where jobs train with Paddle: pip install paddlepaddle"
+_INSTALL_GPU = "take paddlepaddle-gpu from Paddle's own package index"
+
 # Asked in a child process, as the driver may hang.
 _NVML = """
 import json, pynvml
@@ -123,7 +127,7 @@ def paddle(place: Place) -> Finding:
     python = shutil.which("python", path=place.env.get("PATH")) or sys.executable
     there = place.ask(python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('paddle') is None)")
     if there.returncode:
-        return Finding("Paddle", State.ABSENT, f"not installed for {python}", "pip install 'dsv4-ci[train]'")
+        return Finding("Paddle", State.ABSENT, f"not installed for {python}", _INSTALL)
     done = place.ask(python, "-c", _PADDLE)
     try:
         answer = json.loads(done.stdout.strip().splitlines()[-1])
@@ -136,7 +140,7 @@ def paddle(place: Place) -> Finding:
         advice = "this build does not suit this card: take it from Paddle's own index" if answer["gpu"] else None
         return Finding("Paddle", State.BAD, f"{said}; a small product fails: {answer['error']}", advice)
     if gpus.has_driver() and not answer["gpu"]:
-        return Finding("Paddle", State.WARNING, f"{said} on a host with cards", "pip install 'dsv4-ci[gpu]'")
+        return Finding("Paddle", State.WARNING, f"{said} on a host with cards", _INSTALL_GPU)
     if answer["gpu"] and not answer["cards"]:
         return Finding("Paddle", State.WARNING, f"{said} sees no card", "see the driver; or install the CPU build")
     return Finding("Paddle", State.OK, said)

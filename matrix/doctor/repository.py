@@ -14,6 +14,7 @@ from matrix.errors import MatrixError
 from matrix.history.remember import default_url
 from matrix.history.store import open_store
 from matrix.report.text import count
+from matrix.run.own_cards import find_cards
 from matrix.spec.load import FILE_NAME, read
 
 _API = "https://api.github.com"
@@ -52,7 +53,21 @@ def matrix(place: Place) -> Finding:
         spec = read(path)
     except MatrixError as e:
         return Finding("matrix", State.BAD, e.message.splitlines()[0], e.advice or "matrix list shows every mistake")
-    return Finding("matrix", State.OK, f"{path}: {count(len(spec.jobs), 'job')}")
+    said = f"{path}: {count(len(spec.jobs), 'job')}"
+    most = max((job.cards.count for job in spec.jobs), default=0)
+    have = _cards_here()
+    if spec.pretend_cards or have is None or most <= have:
+        return Finding("matrix", State.OK, said)
+    some = count(sum(job.cards.count > have for job in spec.jobs), "job")
+    advice = f"to try it: matrix run --cards {most} pretends them; a hosts file or --engine slurm has others"
+    return Finding("matrix", State.WARNING, f"{said}; {some} with more cards than this host's {have}", advice)
+
+
+def _cards_here() -> int | None:
+    try:
+        return len(find_cards(None, ()))
+    except MatrixError:
+        return None  # the checks of the cards say what is wrong
 
 
 def database(place: Place) -> Finding:

@@ -19,10 +19,9 @@ from matrix.history.rows import rows_of, seconds
 from matrix.history.spool import record
 from matrix.history.store import StoreAwayError, open_store
 from matrix.junit_file import TestResult
-from matrix.records import BAD, Attempt, Fact, JobRecord, RunRecord, Status, Verdict
+from matrix.records import BAD, SEEN, Attempt, Fact, JobRecord, RunRecord, Status, Verdict
 from matrix.triage.model import Cause
 
-SEEN = "seen_before"  # key of the fact that says how often this failure was met
 _REMEMBERED = 90 * 86400.0  # seconds in which it is counted
 _AROUND = 80  # lines of log above the evidence in which a traceback may name files
 _GENERIC = re.compile(

@@ -31,6 +31,11 @@ class Expected:
     source: str
     runs: int = 0
 
+    @property
+    def known(self) -> bool:
+        """Whether it was measured or said of this very job; all else is good enough for the planner alone."""
+        return bool(self.runs) or self.source == "expect"
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from matrix.records import BAD, Attempt, JobRecord, RunRecord, Status
 from matrix.report import terminal
-from matrix.report.text import duration, one_line, plain, size
+from matrix.report.text import duration, one_line, plain, size, when
 from matrix.report.view import ORDER, cards, rerun_command, seconds, tail, took, view, why
 
 _TAIL = 25  # lines of a log that are shown where nothing points into it
@@ -43,7 +43,7 @@ def print_runs(console: Console, runs: Sequence[Listed]) -> None:
         table.add_row(
             Text(one_line(listed.id)),
             _state(listed),
-            Text(one_line(run.started).replace("T", " ").removesuffix("Z")),
+            Text(one_line(when(run.started))),
             Text(duration(time) if time is not None else ""),
             Text(", ".join(f"{counts[s]} {s}" for s in ORDER if counts[s])),
             Text(one_line(run.commit or "")[:10], "dim"),
@@ -100,7 +100,7 @@ def print_job(console: Console, run: RunRecord, job: JobRecord, folder: Path) ->
     for test in job.failing_tests:
         console.print(Text(f"  failing test: {one_line(test)}"), soft_wrap=True)
     for fact in job.facts:
-        console.print(Text(f"  {one_line(f'{fact.key}: {fact.value}')}"), soft_wrap=True)
+        console.print(Text(f"  {one_line(fact.said())}"), soft_wrap=True)
     if job.verdict:
         compared = f" ({one_line('; '.join(job.verdict.compared))})" if job.verdict.compared else ""
         console.print(Text(f"  verdict: {job.verdict.value}{compared}"), soft_wrap=True)

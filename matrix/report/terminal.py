@@ -32,7 +32,7 @@ STYLES = {
     Status.SKIPPED: "dim",
 }
 _LIVE_ORDER = sorted(Status, key=lambda s: (s is not Status.RUNNING, ORDER.index(s)))
-_DETAILED, _CAUSES, _FACTS = 20, 4, 10  # failures shown with excerpts; causes and facts shown of each
+_DETAILED, _CAUSES, _FACTS, _TESTS = 20, 4, 10, 8  # failures shown with excerpts; causes, facts, tests of each
 
 
 def make_console(*, stderr: bool = False, env: Mapping[str, str] = os.environ) -> Console:
@@ -188,9 +188,13 @@ def _print_failure(console: Console, failure: Failure, *, detailed: bool) -> Non
     if not failure.evidence:
         note = why(job) or (f"see {attempt.log}" if attempt else "")
         console.print(Text(f"  {_unhook(note)}"), soft_wrap=True)
+    for test in job.failing_tests[:_TESTS]:
+        console.print(Text(f"  failing test: {_unhook(one_line(test))}"), soft_wrap=True)
+    if len(job.failing_tests) > _TESTS:
+        console.print(Text(f"  and {count(len(job.failing_tests) - _TESTS, 'more failing test')}, see the report"))
     for fact in job.facts[:_FACTS]:
         source = f"  {_unhook(one_line(fact.source))}" if fact.source else ""
-        text = _unhook(one_line(f"{fact.key}: {fact.value}"))
+        text = _unhook(one_line(fact.said()))
         console.print(Text.assemble(f"  {text}", (source, "dim")), soft_wrap=True)
     if job.verdict and job.verdict.value != "cannot-tell":
         compared = f" ({one_line('; '.join(job.verdict.compared))})" if job.verdict.compared else ""

@@ -38,7 +38,7 @@ _OPTIONS = "options.json"
 _OLD_JOB_LIMIT = 10.0  # seconds that processes of a killed runner get to end
 
 
-# Shows a run while it goes on: called with the record and the expected seconds of each job.
+# Shows a run while it goes on: called with the record and the expected seconds of the jobs of which they are known.
 Show = Callable[[RunRecord, Mapping[str, float]], AbstractContextManager[Listener]]
 
 
@@ -176,15 +176,15 @@ def _follow(session: Session, show: Show) -> None:
     known = known_times(spec.jobs, spec.root, {card.model for card in engine.cards}, os.environ)
     if known.problem:
         print(f"matrix: {known.problem}", file=sys.stderr)
-    expected = {name: e.seconds for name, e in expected_times(spec.jobs, known.past).items()}
+    expected = expected_times(spec.jobs, known.past)
     try:
-        with show(session.record, expected) as listener:
+        with show(session.record, {name: e.seconds for name, e in expected.items() if e.known}) as listener:
             runner = Runner(
                 session.record,
                 spec.jobs,
                 place,
                 engine,
-                expected=expected,
+                expected={name: e.seconds for name, e in expected.items()},
                 health=look if any(c.memory for c in engine.cards) else None,
                 cpu_jobs=options.cpu_jobs or (site and site.cpu_jobs) or max(2, os.cpu_count() or 1),
                 memory=(site and site.memory) or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

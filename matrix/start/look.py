@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 MAX_FILES = 50_000
 MAX_TEXT = 256 << 10  # bytes of a file that are looked at
 MAX_JOBS = 60
+_MAX_READ = 400  # Python files that are read to learn what the repository computes with
 _SKIPPED = frozenset({
     ".git", ".hg", ".matrix", ".venv", "venv", "node_modules", "build", "dist", "third_party", "__pycache__", ".tox",
     "site-packages", "examples",
@@ -34,6 +37,7 @@ _ON_CARDS = re.compile(
 )
 _CONFIG_FOLDERS = frozenset({"config", "configs", "conf", "recipes", "yamls"})
 _RUNS_ALONE = re.compile(r"^if __name__ ==|\bsys\.argv\b|\bArgumentParser\(|\bPdArgumentParser\(", re.MULTILINE)
+_IMPORTS = re.compile(r"^\s*(?:import|from)\s+(paddle|torch)", re.MULTILINE)
 _PROCESSES = re.compile(r"--?(?:nproc[_-]per[_-]node|gpus|devices)[= ]+[\"']?([\d,]+)")
 _VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)")
 _LAUNCHES = re.compile(r"torchrun|(?:paddle|torch)\.distributed\.(?:launch|run)")
@@ -58,6 +62,7 @@ class Script:
     flag: str  # "--config", or "" where the config is an argument of its own
     cards: int | None
     on_cards: bool = True  # whether anything in it could use a card
+    framework: str = ""  # paddle or torch, where it can be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +81,13 @@ def look(root: Path) -> Found:
     files = [f for f in _files(root) if _printable(f)]
     parts = {f: PurePosixPath(f) for f in files}
     tests = [f for f in files if _TEST.fullmatch(parts[f].name)]
+    common = _framework(root, files)
     return Found(
         tests=tuple(_suites(tests)),
         scripts=tuple(
             script
             for f in files
-            if _TRAIN.fullmatch(parts[f].name) and f not in tests and (script := _script(root, f)) is not None
+            if _TRAIN.fullmatch(parts[f].name) and f not in tests and (script := _script(root, f, common)) is not None
         ),
         shells=tuple(
             Script(f, "", cards_of(_text(root / f)) or _cards_by_name(parts[f].stem) or None)
@@ -109,12 +115,21 @@ def cards_of(text: str) -> int | None:
     return 1 if _LAUNCHES.search(text) else None
 
 
-def _script(root: Path, path: str) -> Script | None:
+def _framework(root: Path, files: Iterable[str]) -> str:
+    """Return what the repository's Python files import: paddle, torch, or neither."""
+    read = islice((f for f in files if f.endswith(".py")), _MAX_READ)
+    seen = Counter(name for f in read for name in set(_IMPORTS.findall(_text(root / f))))
+    return max(sorted(seen), key=seen.__getitem__, default="")
+
+
+def _script(root: Path, path: str, common: str) -> Script | None:
     text = _text(root / path)
     if not _RUNS_ALONE.search(text):
         return None
     flag = next((f for f in ("--config", "--config_file", "--config-file", "--cfg") if f'"{f}"' in text), "")
-    return Script(path, flag, cards_of(text), on_cards=bool(_ON_CARDS.search(text)))
+    own = _IMPORTS.search(text)
+    on_cards = bool(_ON_CARDS.search(text))
+    return Script(path, flag, cards_of(text), on_cards=on_cards, framework=own[1] if own else common)
 
 
 def _suites(tests: Iterable[str]) -> Iterator[Tests]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from matrix.start.look import MAX_JOBS, Found, Script
+from matrix.start.look import MAX_JOBS, Found, Script, Tests
 
 _TP_PP = re.compile(r"(tensor|pipeline|context)_?(model_)?parallel_?(size|degree)|^(tp|pp|cp)(_size)?$")
 _LEAVES = ("output_dir", "save_dir", "save", "checkpoint_dir", "output")
@@ -59,7 +59,7 @@ def matrix_of(found: Found, configs: Mapping[str, object]) -> str:
     """
     drafts = Drafts()
     for tests in found.tests:
-        keys: dict[str, Any] = {"pytest": tests.folder}
+        keys: dict[str, Any] = {"pytest": _targets(tests, found.tests)}
         if tests.cards:
             keys["cards"] = tests.cards
         why = f"{tests.files} test {'file' if tests.files == 1 else 'files'}"
@@ -73,6 +73,15 @@ def matrix_of(found: Found, configs: Mapping[str, object]) -> str:
     if not drafts.names:
         raise ValueError("nothing was found that a matrix could run")
     return _text(drafts)
+
+
+def _targets(tests: Tests, others: tuple[Tests, ...]) -> object:
+    """Return what `pytest:` says of a folder: without the folders in it that are jobs of their own."""
+    within = "" if tests.folder == "." else tests.folder + "/"
+    inside = [t.folder for t in others if t.folder != tests.folder and t.folder.startswith(within)]
+    if not inside:
+        return tests.folder
+    return {"targets": tests.folder, "args": [f"--ignore={folder}" for folder in inside]}
 
 
 def _trainings(drafts: Drafts, found: Found, configs: Mapping[str, object]) -> None:
@@ -92,7 +101,7 @@ def _trainings(drafts: Drafts, found: Found, configs: Mapping[str, object]) -> N
         line = " ".join(filter(None, [_launcher(script, cards), script.path, script.flag, config]))
         draft = drafts.add(
             _suite(cards, "training"), PurePosixPath(config).stem,
-            {"command": line} | ({"cards": cards} if cards else {}), f"from {config}",
+            {"command": line} | ({"cards": cards} if cards else {}), f"from {config}{_doubt(script, cards)}",
         )  # fmt: skip
         if draft is None:
             return
@@ -143,10 +152,20 @@ def _nearest(config: str, scripts: tuple[Script, ...]) -> Script | None:
     return max(scripts, key=shared, default=None)
 
 
+_LAUNCHERS = {"paddle": "python -m paddle.distributed.launch", "torch": "torchrun"}
+
+
 def _launcher(script: Script, cards: int) -> str:
-    if script.cards or cards <= 1:
-        return "python"  # it starts its own processes, or needs one only
-    return f"python -m paddle.distributed.launch --nproc_per_node {cards}"
+    if script.cards or cards <= 1 or script.framework not in _LAUNCHERS:
+        return "python"  # it starts its own processes, or needs one only, or how to start them cannot be told
+    return f"{_LAUNCHERS[script.framework]} --nproc_per_node {cards}"
+
+
+def _doubt(script: Script, cards: int) -> str:
+    """Say where a launcher may be missing."""
+    if script.cards or cards <= 1 or script.framework in _LAUNCHERS:
+        return ""
+    return "; nothing imports paddle or torch: add a launcher if it has ranks"
 
 
 def _parallel(flat: Mapping[str, object]) -> int:
@@ -211,6 +230,5 @@ def _text(drafts: Drafts) -> str:
 
 def _scalar(value: object) -> str:
     """Write a number or a text as YAML does, quoted only where it must be."""
-    return (
-        yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True).removesuffix("...\n").strip()
-    )
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    return text.removesuffix("...\n").strip()

@@ -99,6 +99,25 @@ def test_a_clock_before_the_newest_commit_is_wrong(place, tmp_path):
     assert host.clock(place).state is State.BAD
 
 
+def test_a_matrix_that_wants_more_cards_than_are_here_is_told_with_the_way_to_try_it(place, tmp_path, monkeypatch):
+    monkeypatch.setattr(repository, "find_cards", lambda *_: ())
+    (tmp_path / "matrix.yaml").write_text("suites:\n  a:\n    jobs:\n      b: {command: x, cards: 2}\n")
+    found = repository.matrix(place)
+    assert found.state is State.WARNING
+    assert "1 job with more cards than this host's 0" in found.finding
+    assert "matrix run --cards 2" in found.advice
+    (tmp_path / "matrix.yaml").write_text(
+        "pretend_cards: '2'\nsuites:\n  a:\n    jobs:\n      b: {command: x, cards: 2}\n"
+    )
+    assert repository.matrix(place).state is State.OK
+
+
+def test_nothing_of_a_name_that_anybody_may_take_on_the_public_index_is_advised():
+    for part in ("matrix", "bot", "dsv4"):
+        for path in (Path(__file__).parents[3] / part).rglob("*.py"):
+            assert "dsv4-ci[" not in path.read_text(encoding="utf-8"), path
+
+
 def test_a_matrix_with_a_mistake_is_told_with_its_line(place, tmp_path):
     assert repository.matrix(place).state is State.ABSENT
     (tmp_path / "matrix.yaml").write_text("suites:\n  a:\n    jobs:\n      b: {comand: x}\n")

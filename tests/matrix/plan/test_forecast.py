@@ -61,6 +61,12 @@ def test_expected_times_come_from_history_then_the_spec_then_the_neighbours():
     assert expected_times([job("alone", timeout=100.0)])["alone"].seconds == 50
 
 
+def test_only_what_was_measured_or_said_of_a_job_is_known():
+    jobs = [job("measured"), job("said", expect=60.0), job("neighbour")]
+    times = expected_times(jobs, {"measured": Past(90.0, 3)})
+    assert {name for name, e in times.items() if e.known} == {"measured", "said"}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_every_job_runs_once_after_its_needs_and_no_card_is_used_twice_at_a_time(data):

@@ -116,6 +116,16 @@ def test_the_summary_tells_causes_facts_blocked_jobs_and_the_command(runs, tmp_p
     assert text.count("terminate called") == 1
 
 
+def test_the_summary_names_the_tests_that_failed_and_counts_the_rest(runs, tmp_path):
+    job = runs.job("unit", "failed", failing_tests=[f"tests/test_a.py::test_{n}" for n in range(30)])
+    job.facts.append(runs.Fact(key="seen_before", value="1 time since 2026-11-01, on no pull request"))
+    c = console()
+    terminal.summary(runs.run_of(job), tmp_path, c)
+    assert "failing test: tests/test_a.py::test_0\n" in written(c)
+    assert "and 22 more failing tests, see the report" in written(c)
+    assert "seen before: 1 time since 2026-11-01" in written(c)
+
+
 def test_an_evidence_text_that_is_not_the_line_is_shown_beside_it(runs, tmp_path):
     log = tmp_path / "logs" / "sft" / "1.log"
     log.parent.mkdir(parents=True)

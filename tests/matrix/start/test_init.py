@@ -178,3 +178,32 @@ def test_whatever_is_found_the_matrix_is_right(tests, scripts, configs):
     found = Found(tuple(tests), tuple(scripts), (), tuple(configs), sources=1)
     jobs, _ = read_bytes(matrix_of(found, configs).encode())
     assert jobs
+
+
+def test_a_test_that_has_cards_of_its_own_is_not_run_again_without_them(tmp_path):
+    put(tmp_path, {"tests/unit/test_a.py": "", "tests/multi_card/test_b.py": "", "tests/gpu/test_c.py": ""})
+    init(tmp_path)
+    jobs = {job.name: job for job in read(tmp_path).jobs}
+    assert jobs["tests"].command[-2:] == ("--ignore=tests/gpu", "--ignore=tests/multi_card")
+    assert not any(a.startswith("--ignore") for a in jobs["tests-multi_card"].command)
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"model/a.py": "from torch import nn\n"}, "torchrun --nproc_per_node 2 train.py configs/pt.yaml"),
+        (
+            {"model/a.py": "import paddle\n"},
+            "python -m paddle.distributed.launch --nproc_per_node 2 train.py configs/pt.yaml",
+        ),
+        ({"model/a.py": "import json\n"}, "python train.py configs/pt.yaml"),
+    ],
+)
+def test_ranks_are_started_by_the_launcher_of_what_the_repository_imports(tmp_path, files, command):
+    put(tmp_path, files | {"train.py": TRAIN, "configs/pt.yaml": "tensor_parallel_degree: 2\n"})
+    init(tmp_path)
+    (job,) = read(tmp_path).jobs
+    assert command in job.command
+    assert job.cards.count == 2
+    doubt = "add a launcher if it has ranks" in (tmp_path / "matrix.yaml").read_text()
+    assert doubt == command.startswith("python train")
