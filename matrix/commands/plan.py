@@ -176,7 +176,10 @@ def _print(plan: Plan) -> None:
         console.print(f"[yellow]note[/] {escape(note)}")
     paper = plan.forecast
     if paper.planned:
-        over = f"; no order of them takes less than {format_duration(paper.bound)}" if paper.bound else ""
+        over = ""
+        if paper.bound:
+            ratio = paper.makespan / paper.bound
+            over = f", {ratio:.2f} × the bound of {format_duration(paper.bound)} below which no order comes"
         guessed = sum(not plan.expected[p.name].known for p in paper.planned)
         if guessed:
             over += f"; {'all' if guessed == len(paper.planned) else guessed} of these times are guesses"
