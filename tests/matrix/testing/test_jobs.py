@@ -139,8 +139,9 @@ def test_a_selection_that_fits_no_job_is_no_success_and_runs_nothing(project):
 
 def test_ctrl_c_cancels_the_run(project):
     project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      long: {command: sleep 60}\n")
+    hears = ["env", "--default-signal=INT"]  # what a shell starts in the background ignores it
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-p", "matrix.pytest_plugin", "--matrix"],
+        [*hears, sys.executable, "-m", "pytest", "-p", "matrix.pytest_plugin", "--matrix"],
         cwd=project.root, env=project.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as session:  # fmt: skip
         while not any('"running"' in r.read_text().partition('"jobs"')[2] for r in runs(project)):
