@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from bot import categories
 from bot.board import Board, all_rows
 from bot.commands import HELP, VERBS, Command, resolve
 from bot.comment import compose
@@ -19,6 +18,7 @@ from bot.intents import Cancel, Intent, Rerun
 from bot.runs import Job, Run
 from matrix.history.feedback import Feedback
 from matrix.records import Status
+from matrix.triage import titles
 
 QUARANTINE = ".matrix/quarantine.yaml"
 FAILED = frozenset({Status.FAILED, Status.TIMEOUT, Status.CANCELLED, Status.ERROR})
@@ -206,7 +206,7 @@ def _wrong(command: Command, context: Context) -> Answer:
     resolved = resolve(command.words, [row.job for row in rows])
     if resolved.unknown:
         return _unknown(resolved.unknown)
-    if (known := categories.known()) and command.category not in known:
+    if (known := titles.known()) and command.category not in known:
         near = resolve([command.category], sorted(known)).unknown
         return _no(f"no category {code(command.category)}; nearest: {', '.join(code(n) for n in near[0][1])}")
     row = next(row for row in rows if row.job == resolved.names[0])

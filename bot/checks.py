@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from bot import categories, words
+from bot import words
 from bot.board import NOT_OURS, Board, all_rows
 from bot.comment import compose
 from bot.escape import LIMIT, clean
 from bot.intents import Annotation, Check
+from matrix.triage import titles
 
 NAME = "matrix report"
 MAX_ANNOTATIONS = 50  # a request; more are noise
@@ -46,7 +47,7 @@ def annotate(board: Board, files: Collection[str]) -> tuple[Annotation, ...]:
             if not where:
                 continue
             path, line = where[0]
-            title = clean(f"{row.job}: {categories.title(found.category, 'en')}")[:255]
+            title = clean(f"{row.job}: {titles.title(found.category, 'en')}")[:255]
             message = clean(found.evidence.text)[:4000] or title
             annotation = Annotation(path, line, title, message, "warning" if row.allowed else "failure")
             made.setdefault((path, line, message), annotation)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jinja2
 
-from bot import categories, words
+from bot import words
 from bot.board import NOT_OURS, Board, Evidence, Finding, Row, RunRef, all_rows
 from bot.escape import (
     LIMIT,
@@ -30,6 +30,7 @@ from bot.escape import (
 from bot.names import quote_name
 from bot.state import MARKER, State, state_of
 from matrix.records import Status
+from matrix.triage import titles
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,10 @@ class _View:
         """Return the category's title, or what the status says where there is no cause to name."""
         if not row.findings:
             return self.status(row)
-        return prose(categories.title(row.category, self.language))
+        return prose(titles.title(row.category, self.language))
 
     def finding_title(self, finding: Finding) -> Markdown:
-        return prose(categories.title(finding.category, self.language))
+        return prose(titles.title(finding.category, self.language))
 
     def fix(self, row: Row) -> Markdown:
         """One sentence: what to do about this row."""
@@ -136,9 +137,7 @@ class _View:
         if row.findings:
             found = row.findings[0]
             said = (
-                found.fix.get(self.language)
-                or categories.first_step(found.category, self.language)
-                or found.fix.get("en")
+                found.fix.get(self.language) or titles.first_step(found.category, self.language) or found.fix.get("en")
             )
             if said and found.category != "unknown":
                 return sentence(shorten(said, self.limits.sentence))

@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from bot.board import Board, all_rows
-from bot.categories import title
 from bot.comment import compose
 from bot.escape import clean
 from bot.events import PullEvent, RunEvent, read_event
@@ -22,6 +21,7 @@ from bot.github import Budget, GitHub, GitHubError
 from bot.runs import pull_of, run_of
 from bot.service import Bot
 from matrix.errors import ToolError, UsageError
+from matrix.triage.titles import title
 
 log = logging.getLogger("bot")
 SWEEP = 30  # open pull requests that a scheduled run looks at

@@ -163,6 +163,15 @@ class Page:
             return JSONResponse({"error": said}, status)
         return self.show("error.html.j2", status, message=said, here="")
 
+    def broken(self, request: Request, error: Exception) -> Response:
+        """Say that an answer failed; the server writes the traceback to its own standard error."""
+        said = f"This page failed: {type(error).__name__}. It is a fault of the program; its terminal shows where."
+        if request.url.path.startswith("/api/"):
+            return JSONResponse({"error": said}, 500, headers=_HEADERS)
+        answer = self.show("error.html.j2", 500, message=said, here="")
+        answer.headers.update(_HEADERS)  # this answer passes by `_guard`
+        return answer
+
 
 def make_app(data: Data, hosts: Sequence[str] = ("localhost", "127.0.0.1", "[::1]")) -> Starlette:
     """Return the application. `hosts` are the names it may be called by: others are refused (DNS rebinding)."""
@@ -184,7 +193,7 @@ def make_app(data: Data, hosts: Sequence[str] = ("localhost", "127.0.0.1", "[::1
         Route("/healthz", lambda _: PlainTextResponse("ok")),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
-    handlers = {NotThereError: page.missing, MatrixError: page.missing, 404: page.missing}
+    handlers = {NotThereError: page.missing, MatrixError: page.missing, 404: page.missing, 500: page.broken}
     middleware = [
         Middleware(BaseHTTPMiddleware, dispatch=_guard),
         Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
@@ -205,7 +214,7 @@ def _json(model: BaseModel) -> Response:
 
 
 def _day(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(seconds))
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 def _causes(jobs: Sequence[JobRecord], path: str) -> dict[int, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matrix.report.seek import skip_lines
-from matrix.report.text import plain
+from matrix.report.text import plain, size
 
 WINDOW = 400  # lines that a page shows
 _CHUNK = 1 << 20
@@ -45,7 +45,8 @@ def window(path: Path, around: int) -> Window:
         skip_lines(f, first - 1)
         shown: list[str] = []
         while len(shown) < WINDOW and (raw := f.readline(_WIDTH)):
-            shown.append(plain(raw.decode("utf-8", "replace").rstrip("\r\n")))
+            text, more = plain(raw.decode("utf-8", "replace").rstrip("\r\n")), 0
             while not raw.endswith(b"\n") and (raw := f.readline(1 << 16)):
-                pass
+                more += len(raw)
+            shown.append(f"{text} … and {size(more)} more in this line" if more > 1 else text)
     return Window(first, tuple(shown), total)

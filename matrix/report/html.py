@@ -14,6 +14,7 @@ from matrix.files import replace
 from matrix.records import RunRecord
 from matrix.report import svg, text
 from matrix.report.view import cards, took, view, why
+from matrix.triage.titles import title
 
 NAME = "report.html"
 
@@ -59,5 +60,5 @@ def environment(*more: BaseLoader) -> Environment:
         "when": text.when,
         "size": text.size,
     }
-    made.globals |= {"took": took, "why": why, "cards": cards, "count": text.count}
+    made.globals |= {"took": took, "why": why, "cards": cards, "count": text.count, "title": title}
     return made

@@ -15,10 +15,13 @@ _UNSAFE = re.compile(
 def plain(text: str) -> str:
     r"""Return text that can do nothing to a terminal and is valid in XML; tabs and newlines stay.
 
-    >>> plain("\x1b[31mred\x1b[0m\x07 \ud800")
-    'red� �'
+    A carriage return, with which progress bars begin their line again, becomes a sign.
+
+    >>> plain("\x1b[31mred\x1b[0m\x07 \ud800"), plain("50 %\r100 %\r\n")
+    ('red� �', '50 %⏎100 %\n')
     """
-    return _UNSAFE.sub("\ufffd", _ANSI.sub("", text.replace("\r\n", "\n")))
+    text = _ANSI.sub("", text.replace("\r\n", "\n"))
+    return _UNSAFE.sub("\ufffd", text.replace("\r", "⏎"))
 
 
 def one_line(text: str, limit: int = 300) -> str:

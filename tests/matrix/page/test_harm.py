@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import re
 import socket
 import subprocess
 
@@ -129,3 +130,58 @@ def test_a_job_with_a_hostile_name_has_its_pages(tmp_path):
             assert "<img src=x" not in answer.text
             assert "<script>alert" not in answer.text
         assert page.get(f"/api/runs/{RUN}").json()["jobs"][0]["name"] == name
+
+
+def test_whatever_bytes_a_log_has_its_page_shows_text_of_bounded_size(tmp_path):
+    hostile = [
+        b"\x1b[31mred\x1b[0m \x1b]8;;http://evil\x07link\x1b]8;;\x07",
+        b"</pre><script>alert(1)</script><img src=x onerror=alert(1)>",
+        b"\x00\x01\x08\x7f NUL and others",
+        b"\xff\xfe\xc3\x28 no UTF-8",
+        "\u202egnp.exe\u2066 turned \ufeff\u2028".encode(),
+        b"a" * 1_000_000,
+        b" 10 %\r 50 %\r100 %",
+        b"::error::x",
+    ] * 60
+    folder = tmp_path / ".matrix/runs" / RUN
+    (folder / "logs/x").mkdir(parents=True)
+    (folder / "logs/x/1.log").write_bytes(b"\n".join(hostile))
+    record = {"schema": "run/1", "id": RUN, "spec": {"path": "m", "sha256": ""}, "engine": "local", "host": "h"}
+    record |= {"started": "2026-12-01T09:30:11+00:00", "status": "passed", "jobs": []}
+    (folder / "run.json").write_text(json.dumps(record))
+    with serving_what_is_there(tmp_path) as page:
+        text = page.get(f"/runs/{RUN}/log/logs/x/1.log").text
+        raw = page.get(f"/runs/{RUN}/raw/logs/x/1.log")
+    assert len(text) < 600_000
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff]", text)
+    assert "<script>alert" not in text
+    assert "<img src=x" not in text
+    assert "976.6 KiB" not in text
+    assert "… and 972.7 KiB more in this line" in text
+    assert " 10 %⏎ 50 %⏎100 %" in text
+    assert raw.content.count(b"\x00") == 60
+    assert raw.headers["content-disposition"] == "attachment"
+    assert raw.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_fault_of_the_program_is_said_on_a_page_that_does_nothing_either(tmp_path, monkeypatch):
+    from starlette.testclient import TestClient
+
+    from matrix.page.app import make_app
+    from matrix.page.data import Data
+
+    data = Data(tmp_path, f"sqlite:///{tmp_path}/none.sqlite")
+    monkeypatch.setattr(data, "runs", lambda: 1 / 0)
+    client = TestClient(make_app(data), base_url="http://localhost", raise_server_exceptions=False)
+    answer = client.get("/")
+    assert answer.status_code == 500
+    assert "This page failed: ZeroDivisionError" in answer.text
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert client.get("/api/runs").json()["error"].startswith("This page failed")
+
+
+def test_no_page_asks_anything_of_elsewhere(served):
+    for path in ("/", f"/runs/{RUN}", f"/runs/{RUN}/jobs/sft", f"/runs/{RUN}/log/logs/sft/1.log", "/history"):
+        text = served.get(path).text
+        assert re.findall(r"""(?:src|href|action)=["']?(?:https?:|//)""", text) == []
+        assert served.get(path).headers["content-security-policy"].startswith("default-src 'none'")

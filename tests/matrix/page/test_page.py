@@ -28,6 +28,9 @@ def test_a_run_shows_causes_cards_and_hand_offs(served):
         "blocked by sft",
         "Hand-offs between 3 jobs",
         f"line={served.bad}#L{served.bad}",
+        "The program raised an exception of its own",
+        "matrix rerun 20261201-093011-7f3a sft",
+        "09:30:11 UTC",
     ):
         assert part in text, part
 
@@ -83,7 +86,16 @@ def test_losses_stand_beside_the_baseline_with_the_first_difference(served):
 
 def test_what_is_remembered_is_shown_with_intervals(served):
     text = served.get("/history?since=90d").text
-    for part in ("Flaky tests", "oom", "GPU-3", "6 of 8", "unit-3", "branches"):
+    for part in (
+        "Flaky tests",
+        "oom",
+        "GPU-3",
+        "6 of 8",
+        "unit-3",
+        "branches",
+        " UTC</td>",
+        "No failure has a verdict",
+    ):
         assert part in text, part
     answer = served.get("/api/history?since=90d").json()
     assert answer["results"] == 2000

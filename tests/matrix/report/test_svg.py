@@ -1,5 +1,7 @@
 """Pictures of runs: what they show, and that no name breaks them."""
 
+import math
+import re
 from xml.etree import ElementTree as ET
 
 from hypothesis import given, settings
@@ -58,6 +60,27 @@ def test_whatever_jobs_are_called_the_pictures_are_well_formed(names):
     for text in (svg.timeline(run_of(*jobs)), svg.graph(run_of(*jobs))):
         ET.fromstring(str(text))
         assert "<script" not in text
+
+
+def test_pictures_are_drawn_for_windows_and_for_phones():
+    run = run_of(job("a", 0, 1), job("b", 1, 2))
+    losses = [("run", [(1, 10.0), (2, 0.1)]), ("baseline", [(1, 10.0)])]
+    for text in (svg.timeline(run), svg.lines(losses, "Loss", marks=[2])):
+        ET.fromstring(str(text))
+        widths = re.findall(r'width="100%" viewBox="0 0 (\d+) ', text)
+        assert widths == ["1000", "340"]
+        assert [text.count(c) for c in ("for-wide", "for-narrow")] == [1, 1]
+    assert svg.timeline(run).count("✕") == 0
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=20))
+def test_ticks_are_few_round_and_around_all_values(values):
+    found = svg.ticks(values)
+    assert 2 <= len(found) <= 8
+    span = max(values) - min(values)
+    if all(math.isfinite(v) and abs(v) < 1e12 for v in values) and span > 1e-3:
+        assert found[0] <= min(values) + 1e-6 * span
+        assert found[-1] >= max(values) - 1e-6 * span
 
 
 def test_jobs_that_need_each_other_do_not_hang_the_drawing():

@@ -26,7 +26,7 @@ def test_ordinary_text_is_kept(text):
         ("\x1b[1;31mred\x1b[0m", "red"),
         ("\x1b]0;title\x07x", "x"),
         ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
-        ("a\rb", "a\ufffdb"),
+        ("a\rb", "a⏎b"),
         ("a\r\nb", "a\nb"),
         ("\u202egnp.exe", "\ufffdgnp.exe"),
         ("\ud800", "\ufffd"),

@@ -13,7 +13,7 @@ def _pages() -> Mapping[str, Category]:
     return load_rules().categories
 
 
-def title(category: str, language: str) -> str:
+def title(category: str, language: str = "en") -> str:
     """Say what the category is called."""
     page = _pages().get(category)
     return (page.title.get(language) or page.title.get("en") if page else None) or category.replace("_", " ")
