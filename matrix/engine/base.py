@@ -53,6 +53,7 @@ class Outcome:
     cards: tuple[Card, ...] = ()  # that the engine chose itself
     hosts: tuple[str, ...] = ()  # nodes that it ran on, where there are several
     moved: bool = False  # the host or the queue took its place away: it may run elsewhere
+    unfit: tuple[str, ...] = ()  # nodes that did not have what it was promised
 
 
 @dataclass(frozen=True, slots=True)

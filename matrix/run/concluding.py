@@ -14,7 +14,7 @@ from matrix.host.joblog import JobLog
 from matrix.records import BAD, Attempt, Fact, JobRecord, Retry, Status, Verdict, card_record, move, passed_at_last
 from matrix.run.causes import cause
 from matrix.run.clock import now, stamp
-from matrix.run.elsewhere import elsewhere
+from matrix.run.elsewhere import away_from, elsewhere
 from matrix.run.judge import Judgement, judge
 from matrix.run.retry import again, asks_for_verdict
 from matrix.run.state import State
@@ -22,7 +22,9 @@ from matrix.spec.retry import RetryRule
 from matrix.spec.units import format_duration
 
 NO_QUARANTINE = Quarantine()
-_MOVES = 3  # times that a job is started elsewhere when its node is lost or it is preempted
+# Seconds before a job is started elsewhere when its node is lost, has not the cards, or it is preempted; then no more.
+# A controller that has just restarted gives cards away that it does not know yet: some seconds later it does.
+_MOVES = (2.0, 10.0, 30.0)
 _TRIED = ("tried_again", "not_tried_again")  # keys of the facts that tell of further attempts
 
 # Says what the history holds of the last attempt of a job, soon: see `memory.verdict_now`.
@@ -60,7 +62,8 @@ class Concluder:
         if self.verdicts and found.status in BAD and r.retried < state.jobs[r.name].retries:
             attempt.status, attempt.causes = found.status, found.causes
             verdict = await asyncio.to_thread(self.verdicts, r)
-        self.conclude(r, attempt, found, moved=out.moved and self.moves[r.name] <= _MOVES, verdict=verdict)
+        moved = out if out.moved and self.moves[r.name] <= len(_MOVES) else None
+        self.conclude(r, attempt, found, moved=moved, verdict=verdict)
 
     def refuse(self, r: JobRecord, attempt: Attempt, category: str, problems: list[str], status: Status) -> None:
         """Record an attempt that could not be started, with its reasons in the log."""
@@ -74,7 +77,7 @@ class Concluder:
         attempt: Attempt,
         found: Judgement,
         *,
-        moved: bool = False,
+        moved: Outcome | None = None,
         verdict: str = "cannot-tell",
     ) -> None:
         """Enter what was found, and try again where the policy says so, or where its place was taken away."""
@@ -95,12 +98,23 @@ class Concluder:
         move(r, found.status, reason=reason)
         state.ready_since.pop(r.name, None)
         if not state.stopping and moved:
-            state.note(r)
-            move(r, Status.PENDING, reason=f"attempt {attempt.n} ended with {found.causes[0].category}; tried again")
+            self.move_on(r, attempt, found, moved.unfit)
         elif not state.stopping:
             self.try_again(r, attempt, found, verdict)
         state.note(r)
         state.wake.set()
+
+    def move_on(self, r: JobRecord, attempt: Attempt, found: Judgement, unfit: Sequence[str]) -> None:
+        """Put a job whose place was taken away back into the queue, away from nodes that had not what they promised."""
+        state, job, earlier = self.state, self.state.jobs[r.name], r.retry or Retry(at=stamp(0.0))
+        away = away_from(unfit, earlier.hosts, lambda hosts: state.engine.elsewhere(job.cards, job.nodes, hosts))
+        wait = _MOVES[self.moves[r.name] - 1]
+        r.retry = earlier.model_copy(update={"at": stamp(time.time() + wait), "hosts": away or earlier.hosts})
+        state.not_before[r.name] = time.monotonic() + wait
+        state.note(r)
+        where = f" on another host than {', '.join(away)}" if away else ""
+        ended = f"attempt {attempt.n} ended with {found.causes[0].category}"
+        move(r, Status.PENDING, reason=f"{ended}: tried again{where} after {format_duration(wait)}")
 
     def try_again(self, r: JobRecord, attempt: Attempt, found: Judgement, verdict: str) -> None:
         """Put a job back into the queue where the policy says so: with a pause, away from where it failed."""

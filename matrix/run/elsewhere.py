@@ -41,10 +41,9 @@ def elsewhere(
         return Elsewhere("")
     lacking = "there is no other host"
     if queue:
-        tried = list(dict.fromkeys([*(earlier.hosts if earlier else []), *attempt.hosts]))
-        for without in (tried, attempt.hosts):
-            if without and other_hosts(without):
-                return Elsewhere(f" on another host than {', '.join(without)}", hosts=list(without))
+        without = away_from(attempt.hosts, earlier.hosts if earlier else [], other_hosts)
+        if without:
+            return Elsewhere(f" on another host than {', '.join(without)}", hosts=without)
         return _what_there_is(how, lacking)
     if how.where == "other-host" and (how.otherwise == "no" or not job.cards.count):
         return _what_there_is(how, lacking)
@@ -56,6 +55,16 @@ def elsewhere(
             return Elsewhere(f" on {_other(job)} than {', '.join(without)}", cards=without)
     lacking = f"there {'are' if job.cards.count > 1 else 'is'} no {_other(job).removeprefix('an')}"
     return _what_there_is(how, lacking, tried)
+
+
+def away_from(bad: Sequence[str], earlier: Sequence[str], other_hosts: Callable[[Collection[str]], bool]) -> list[str]:
+    """Return the hosts to stay away from: all on which it went badly, else the last ones; none without others."""
+    if not bad:
+        return []
+    for without in (list(dict.fromkeys([*earlier, *bad])), list(bad)):
+        if other_hosts(without):
+            return without
+    return []
 
 
 def _other(job: Job) -> str:

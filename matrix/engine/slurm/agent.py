@@ -110,7 +110,7 @@ class Agent:
             finally:
                 engine.close()
         except NoCards as e:
-            out = Outcome("lost", None, None, started, time.time(), problem=f"{self.node}: {e}", moved=True)
+            out = self.no_cards(started, str(e))
         except (MatrixError, OSError) as e:
             out = Outcome("lost", None, None, started, time.time(), problem=f"{self.node}: {e}")
         if self.several and (out.exit_code != 0 or out.why != "exit"):
@@ -121,6 +121,11 @@ class Agent:
         if not out.left:
             os.write(self.guardian, b"done")
         return out
+
+    def no_cards(self, started: float, why: str) -> Outcome:
+        """Return the end of an attempt that this node had no cards for; another may have."""
+        text, node = f"{self.node}: {why}", (self.node,)
+        return Outcome("lost", None, None, started, time.time(), problem=text, moved=True, unfit=node)
 
     def launch(self) -> Launch:
         """Return what this node starts: with Slurm's variables, and, for several nodes, where these meet."""
@@ -144,9 +149,9 @@ class Agent:
         while (run := await engine.start(launch, self.begun(launch))) is None:
             held = sorted(h.uuid for h in await engine.held_by_others())
             if time.monotonic() > until:
-                now = time.time()
-                text = f"{self.node}: Slurm gave this job cards that another runner holds: {', '.join(held)}"
-                return Outcome("lost", None, None, now, now, problem=text, moved=True)
+                return self.no_cards(
+                    time.time(), f"Slurm gave this job cards that another runner holds: {', '.join(held)}"
+                )
             if self.is_stopped():
                 return Outcome("cancel", None, None, time.time(), time.time(), problem="ended before it began")
             await asyncio.sleep(_POLL)

@@ -136,5 +136,5 @@ def outcome_document(out: Outcome) -> dict[str, Any]:
 def read_outcome(document: Mapping[str, Any]) -> Outcome:
     """Return the outcome that a document holds."""
     cards = tuple(Card(**card) for card in document["cards"])
-    tuples = {key: tuple(document[key]) for key in ("left", "hosts")}
+    tuples = {key: tuple(document[key]) for key in ("left", "hosts", "unfit")}
     return Outcome(**{**document, **tuples, "cards": cards})

@@ -31,5 +31,6 @@ def combine(documents: Sequence[Mapping[str, Any]]) -> Outcome:
         left=tuple(pid for out in outs for pid in out.left),
         peak_memory=max(peaks, default=None),  # of the node with most
         cards=tuple(card for out in outs for card in out.cards),
+        unfit=tuple(node for out in outs for node in out.unfit),
         remark=chosen.remark if len(outs) == 1 else None,  # the lines of the merged log are others
     )

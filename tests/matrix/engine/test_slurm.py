@@ -10,7 +10,16 @@ import yaml
 
 from matrix.host import process
 
-from .slurm_site import CHILDREN, Site, controls, slurm, wait_for  # noqa: F401 -- a fixture
+from .slurm_site import (
+    CHILDREN,
+    Site,
+    controls,
+    restart_controller,
+    slurm,  # noqa: F401 -- a fixture
+    start_controller,
+    stop_controller,
+    wait_for,
+)
 
 RESET = 'echo "ConnectionResetError: [Errno 104] Connection reset by peer" >&2; exit 1'
 TWELVE = {
@@ -47,7 +56,6 @@ def cancel(site, job):
         os.kill(leader.ppid, signal.SIGTERM)
 
 
-@pytest.mark.soak  # 20 s alone; beside the whole suite on two cores it has run past two minutes
 def test_twelve_jobs_end_alike_on_one_host_and_on_slurm(tmp_path, slurm):  # noqa: F811
     local = Site(tmp_path / "local", "local")
     children = []
@@ -155,27 +163,6 @@ def test_a_slurmd_killed_in_the_middle_of_a_job_is_survived(slurm):  # noqa: F81
     assert slurm.lines("once") == ["once"]
 
 
-def controller():
-    return int(Path(os.environ["MATRIX_TEST_SLURM"], "slurmctld.pid").read_text())
-
-
-def stop_controller():
-    pid = controller()
-    os.kill(pid, signal.SIGTERM)
-    wait_for(lambda: process.read(pid) is None or not process.read(pid).alive)
-
-
-def start_controller():
-    subprocess.run(["slurmctld"], check=True)
-    wait_for(lambda: subprocess.run(["scontrol", "ping"], check=False, capture_output=True).returncode == 0)
-
-
-def restart_controller():
-    stop_controller()
-    start_controller()
-
-
-@pytest.mark.soak  # how soon this Slurm offers a lost node again varies from seconds to minutes
 def test_a_job_whose_node_is_lost_is_started_again_and_leaves_nothing_behind(slurm):  # noqa: F811
     slurm.matrix({"job": {"command": CHILDREN + 'if [ "$MATRIX_ATTEMPT" = 1 ]; then sleep 600; fi', "cards": 2}})
     run = slurm.start()
