@@ -65,7 +65,9 @@ def _changed(root: Path, base: str) -> list[str] | None:
 
 
 def _git(root: Path, *args: str) -> str | None:
-    done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(root), *args], capture_output=True, text=True, errors="backslashreplace", check=False
+    )
     return done.stdout.strip("\n") if done.returncode == 0 else None
 
 

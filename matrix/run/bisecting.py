@@ -224,7 +224,9 @@ def _save(b: Bisection) -> None:
 
 
 def _git(root: Path, *args: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *args], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(root), *args], capture_output=True, text=True, errors="replace", check=False
+    )
     if done.returncode:
         what = args[-1].removesuffix("^{commit}")
         raise UsageError(

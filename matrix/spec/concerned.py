@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from matrix.spec.imports import Reach, reach
@@ -16,51 +18,90 @@ if TYPE_CHECKING:
 
 # Files that no program reads when it runs.
 _PROSE = (".md", ".rst", "LICENSE", "CODEOWNERS", ".gitignore")
+# Programs that run the Python files that they are given and no others of the repository; and what shells do themselves.
+_PLAIN = re.compile(
+    r"(.*/)?(python[\d.]*|pytest|py\.test|torchrun|coverage)"
+    r"|cd|echo|export|set|mkdir|rm|cp|mv|ls|cat|sleep|true|false|test|\[|:"
+)
+_BEFORE = re.compile(
+    r"[A-Za-z_]\w*=.*|exec|env|time|nohup|timeout|nice|if|then|else|while|do|done|fi|!|\{|\}|-.*|[\d.]+[smh]?"
+)
 
 
 def by_imports(spec: Spec, job: Job, changed: Sequence[str]) -> str | None:
     """Say why changed files concern a job, or None where they do not."""
     told = [name for name in changed if not name.endswith(_PROSE)]
+    if not told:
+        return None
     other = [name for name in told if not name.endswith(".py")]
     if other:
         return f"{other[0]} changed, and imports cannot tell who reads it"
-    files = _python_files(spec.root)
-    entries = _entries(spec.root, job, files)
+    tree = _tree(spec.root)
+    known = {*tree.files, *tree.links, *told}
+    entries = _entries(job, known)
     if not entries:
-        return "names no Python file, so any change concerns it" if told else None
-    found = _reach(spec.root, files, tuple(told))
+        return "names no Python file, so any change concerns it"
+    runs = next((word for word in _programs(job) if not _PLAIN.fullmatch(word)), None)
+    if runs:
+        return f"runs {runs}, so any change concerns it"
+    found = _reach(spec.root, tree, tuple(told))
     if found.unsure:
         return f"any change concerns it: {found.unsure}"
     for entry in entries:
         if entry in told:
             return f"{entry} changed"
         if entry in found.of:
-            return f"{entry} imports {found.of[entry]}, which changed"
+            return f"{entry} {found.of[entry]}"
     return None
 
 
-def _entries(root: Path, job: Job, files: Sequence[str]) -> list[str]:
+def _programs(job: Job) -> Iterator[str]:
+    """Yield the first word of every command of a job, a shell line taken apart."""
+    if job.command[0] != "bash" or "-c" not in job.command:
+        yield job.command[0]
+        return
+    for part in re.split(r"&&|\|\||[;|&\n()]|\$\(|`", job.command[-1].replace("\\\n", " ")):
+        words = [word for word in part.split() if not _BEFORE.fullmatch(word)]
+        yield from words[:1]
+
+
+def _entries(job: Job, files: set[str]) -> list[str]:
     """Python files that a job's command names: scripts, tests, all files of folders, modules after -m."""
-    base = Path(job.cwd)
     out: list[str] = []
     for word in " ".join(job.command).replace("'", " ").replace('"', " ").split():
-        name = (base / word.split("::")[0]).as_posix().removeprefix("./")
+        name = os.path.normpath(PurePosixPath(job.cwd) / word.split("::")[0])
         module = word.replace(".", "/")
         out += [f for f in (name, f"{module}.py", f"{module}/__main__.py") if f in files]
-        if (root / name).is_dir() and name not in ("", "."):
-            out += [f for f in files if f.startswith(f"{name}/")]
+        if name != ".":
+            out += sorted(f for f in files if f.startswith(f"{name}/"))
     return list(dict.fromkeys(out))
 
 
+class _Tree:
+    """The Python files of a repository, and the links among them: the same files by other names."""
+
+    def __init__(self, files: tuple[str, ...], links: dict[str, str]) -> None:
+        self.files, self.links = files, links
+
+
 @lru_cache(maxsize=4)
-def _python_files(root: Path) -> tuple[str, ...]:
+def _tree(root: Path) -> _Tree:
     done = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.py"],
+        ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    return tuple(name for name in done.stdout.decode(errors="surrogateescape").split("\0") if name)
+    # Decoded as the names of changed files are: they are compared.
+    names = [name for name in done.stdout.decode(errors="backslashreplace").split("\0") if name]
+    files = tuple(name for name in names if name.endswith(".py"))
+    links: dict[str, str] = {}
+    for name in names:
+        if not (root / name).is_symlink():
+            continue
+        target = Path(os.path.relpath((root / name).resolve(), root.resolve())).as_posix()
+        links |= {name + f.removeprefix(target): f for f in files if f == target or f.startswith(f"{target}/")}
+    return _Tree(tuple(f for f in files if f not in links), links)
 
 
 @lru_cache(maxsize=4)
-def _reach(root: Path, files: tuple[str, ...], changed: tuple[str, ...]) -> Reach:
-    return reach(root, files, changed)
+def _reach(root: Path, tree: _Tree, changed: tuple[str, ...]) -> Reach:
+    return reach(root, tree.files, changed, tree.links)

@@ -139,6 +139,16 @@ def changed_files(root: Path, revision: str) -> list[str]:
     return sorted(name for name in inside if not name.startswith(".matrix/"))
 
 
+_SILENT = "no message"
+
+
+def _advice(root: Path) -> str:
+    asked = ["git", "-C", str(root), "rev-parse", "--is-shallow-repository"]
+    if subprocess.run(asked, capture_output=True, check=False, stdin=subprocess.DEVNULL).stdout.strip() == b"true":
+        return "this clone is shallow: git fetch --unshallow, or fetch-depth: 0 of actions/checkout"
+    return "mend --changed-since, or fetch it first"
+
+
 def _git(root: Path, *arguments: str, wrong: str | None = None) -> str:
     try:
         done = subprocess.run(
@@ -153,8 +163,8 @@ def _git(root: Path, *arguments: str, wrong: str | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise ToolError(f"git {arguments[0]} did not answer within two minutes") from None
     if done.returncode != 0:
-        said = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[0]
+        said = (done.stderr.decode(errors="replace").strip().splitlines() or [_SILENT])[0]
         if wrong:
-            raise UsageError(wrong, f"mend --changed-since, or fetch it first (a shallow clone has few); git: {said}")
+            raise UsageError(wrong, _advice(root) + (f"; git: {said}" if said != _SILENT else ""))
         raise ToolError(f"git {arguments[0]} failed: {said}")
-    return done.stdout.decode("utf-8", "surrogateescape")
+    return done.stdout.decode("utf-8", "backslashreplace")  # a name that is no text is shown, stored and printed

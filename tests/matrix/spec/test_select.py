@@ -1,3 +1,4 @@
+import os
 import subprocess
 
 import pytest
@@ -211,3 +212,52 @@ def test_an_unknown_revision_is_an_error(repository, revision):
 def test_outside_of_git_there_is_nothing_to_compare_with(tmp_path):
     with pytest.raises(UsageError, match="is not in a git repository"):
         changed_files(tmp_path, "main")
+
+
+def test_in_a_shallow_clone_the_advice_is_to_fetch_more(repository, tmp_path):
+    git(repository, "checkout", "-qb", "topic")
+    for text in ("two", "three"):
+        (repository / "a.py").write_text(text)
+        git(repository, "commit", "-qam", text)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", "--depth=1", "--no-single-branch", f"file://{repository}", clone)
+    with pytest.raises(UsageError, match="have no commit in common") as e:
+        changed_files(clone, "origin/main")
+    assert e.value.advice == "this clone is shallow: git fetch --unshallow, or fetch-depth: 0 of actions/checkout"
+    with pytest.raises(UsageError, match="knows no revision 'v1'"):
+        changed_files(clone, "v1")
+
+
+def test_a_merge_commit_holds_the_changes_of_the_branch_that_was_merged_into_the_base(repository):
+    """So does what GitHub checks out for a pull request."""
+    git(repository, "checkout", "-qb", "topic")
+    (repository / "a.py").write_text("ours")
+    git(repository, "commit", "-qam", "ours")
+    git(repository, "checkout", "-q", "main")
+    (repository / "sub" / "b.py").write_text("theirs")
+    git(repository, "commit", "-qam", "theirs")
+    git(repository, "checkout", "-q", "--detach")
+    git(repository, "merge", "-q", "--no-edit", "topic")
+    assert changed_files(repository, "main") == ["a.py"]
+
+
+def test_a_submodule_is_one_file_that_changes_with_what_is_in_it(repository, tmp_path):
+    git(tmp_path, "clone", "-q", repository, "other")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", tmp_path / "other", "third")
+    git(repository, "commit", "-qm", "submodule")
+    assert changed_files(repository, "HEAD") == []
+    (repository / "third" / "a.py").write_text("edited")
+    assert changed_files(repository, "HEAD") == ["third"]
+
+
+def test_names_that_are_no_text_are_named_all_the_same(repository):
+    (repository / os.fsdecode(b"caf\xe9.py")).write_text("x")
+    (repository / "two\nlines.py").write_text("x")
+    found = changed_files(repository, "HEAD")
+    assert found == [r"caf\xe9.py", "two\nlines.py"]
+    (repository / "matrix.yaml").write_text(
+        "floor: a\nsuites: {s: {jobs: {a: {command: python a.py}, b: {pytest: .}}}}"
+    )
+    assert [c.reason for c in select(read(repository / "matrix.yaml"), changed=found)] == [
+        "floor: a", "names no Python file, so any change concerns it",
+    ]  # fmt: skip
