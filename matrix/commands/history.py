@@ -189,7 +189,7 @@ def retain(older: str, size: str, archive: str, db: str | None, *, dry_run: bool
 
 
 @command.command("verdicts")
-@click.argument("runs", nargs=-1, metavar="[RUN...]")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @store_option
 def verdicts(runs: tuple[str, ...], as_json: bool, db: str | None) -> None:
@@ -200,9 +200,10 @@ def verdicts(runs: tuple[str, ...], as_json: bool, db: str | None) -> None:
     from matrix.history.importing import with_causes  # noqa: PLC0415
     from matrix.history.remember import judge  # noqa: PLC0415
     from matrix.records import BAD, load  # noqa: PLC0415
+    from matrix.report.progress import tracked  # noqa: PLC0415
 
     out = []
-    for folder in map(Path, runs):
+    for folder in tracked(map(Path, runs), len(runs), "verdicts"):
         run = load(folder / "run.json" if folder.is_dir() else folder)
         with_causes(run, folder if folder.is_dir() else folder.parent)
         warning = judge(run, folder if folder.is_dir() else folder.parent, url=history_url(db))

@@ -77,6 +77,17 @@ class Search:
                 best, most = k, gain
         return best
 
+    def left(self, most: int = 100) -> int:
+        """Return how many runs more it takes if the likeliest commit is the one, and no run is a flake."""
+        rest = Search(self.n, self.flakes)
+        rest._log = dict(self._log)
+        chances = self.posterior()
+        truth = max(range(self.n), key=chances.__getitem__)
+        while rest.runs < most and rest.answer() is None:
+            commit = rest.next()
+            rest.tell(commit, failed=commit >= truth)
+        return rest.runs
+
     def _chances(self) -> tuple[list[float], list[float], list[float]]:
         """For each first bad commit: its probability, and that of a failure on a bad and a good commit if it is so."""
         top = max(self._log.values())

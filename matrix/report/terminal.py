@@ -18,7 +18,7 @@ from rich.text import Text
 
 from matrix.records import FINAL, JobRecord, RunRecord, Status
 from matrix.report.text import count, duration, one_line, plain
-from matrix.report.view import ORDER, Evidence, Failure, cards, finished, seconds, took, view, why
+from matrix.report.view import ORDER, Evidence, Failure, cards, finished, least_left, seconds, took, view, why
 
 STYLES = {
     Status.PASSED: "green",
@@ -56,7 +56,7 @@ class Live:
         self,
         run: RunRecord,
         *,
-        expected: Mapping[str, float | None] | None = None,
+        expected: Mapping[str, float] | None = None,
         console: Console | None = None,
         env: Mapping[str, str] = os.environ,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -148,7 +148,13 @@ class Live:
     def _title(self) -> Text:
         time = seconds(self.run.started, self.run.ended, now=self._now())
         done = f"{finished(self.run)} of {count(len(self.run.jobs), 'job')} done"
-        return Text(f"{done} · {duration(time) if time is not None else ''} · run {self.run.id}", "bold")
+        left = least_left(self.run, self.expected, self._now())
+        parts = [
+            done,
+            duration(time) if time is not None else "",
+            f"at least {duration(round(left))} more" if left else "",
+        ]
+        return Text(" · ".join([*filter(None, parts), f"run {self.run.id}"]), "bold")
 
 
 def summary(run: RunRecord, folder: Path, console: Console | None = None) -> None:

@@ -6,7 +6,7 @@ import itertools
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BufferedReader
@@ -147,6 +147,25 @@ def took(job: JobRecord) -> float | None:
     """Return how long a job ran, all its attempts together, None if it never did."""
     parts = [s for a in job.attempts if (s := seconds(a.started, a.ended)) is not None]
     return sum(parts) if parts else None
+
+
+def least_left(run: RunRecord, expected: Mapping[str, float], now: datetime) -> float:
+    """Return the seconds that a run takes at least from now on: the longest chain of what is not over, as known.
+
+    A job whose time is not known counts as none, and nobody waits for a card: so it is a bound, not a guess.
+    """
+    left: dict[str, float] = {}
+    jobs = {j.name: j for j in run.jobs if j.status not in FINAL}
+    for _ in range(len(jobs) + 1):  # a chain is at most as long as there are jobs
+        before = dict(left)
+        for job in jobs.values():
+            running = job.attempts[-1] if job.attempts and job.status is Status.RUNNING else None
+            gone = (seconds(running.started, None, now=now) or 0.0) if running else 0.0
+            own = max(0.0, expected.get(job.name, 0.0) - gone)
+            left[job.name] = own + max((left.get(n, 0.0) for n in job.needs if n in jobs), default=0.0)
+        if left == before:
+            break
+    return max(left.values(), default=0.0)
 
 
 def cards(attempt: Attempt | None) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from matrix.files import replace
 from matrix.history.search import Search
 from matrix.plan.graph import needed_jobs
 from matrix.records import RunRecord, Status
+from matrix.report.text import count, duration
 from matrix.run.folder import ignore_leavings
 from matrix.spec.load import read
 
@@ -45,6 +47,7 @@ class Bisection:
     signature: str | None = None
     cards: str | None = None
     results: dict[str, list[Result]] = field(default_factory=dict)
+    took: list[float] = field(default_factory=list)  # seconds of the runs made by this search
 
     @property
     def cache(self) -> Path:
@@ -106,8 +109,17 @@ def follow(b: Bisection, tell: Callable[[str], None], most_runs: int) -> str | N
         search.tell(index, failed=result.said == "failed")
         chances = search.posterior()
         best = max(range(len(candidates)), key=chances.__getitem__)
-        tell(f"  {chances[best]:.1%} for {candidates[best][:10]}")
+        tell(f"  {chances[best]:.1%} for {candidates[best][:10]}{_left(b, search, most_runs)}")
     return candidates[found]
+
+
+def _left(b: Bisection, search: Search, most_runs: int) -> str:
+    """Say how long the rest takes, if runs go on to last as long as they did."""
+    runs = min(search.left(), most_runs - search.runs)
+    if runs <= 0:
+        return ""
+    each = f", about {duration(round(runs * sum(b.took) / len(b.took)))}" if b.took else ""
+    return f"; about {count(runs, 'more run')}{each}"
 
 
 def _search(b: Bisection, candidates: list[str]) -> Search:
@@ -124,6 +136,8 @@ def _first(b: Bisection, commit: str, tell: Callable[[str], None]) -> Result:
 
 
 def _run(b: Bisection, commit: str, tell: Callable[[str], None]) -> Result:
+    tell(f"{commit[:10]} runs")
+    began = time.monotonic()
     with _worktree(b.root, commit) as tree:
         record = _matrix_run(b, tree, commit)
         job = record.job(b.job)
@@ -136,6 +150,7 @@ def _run(b: Bisection, commit: str, tell: Callable[[str], None]) -> Result:
         _said(b, job.status, signature), str(kept.relative_to(b.root)), signature, cause.text if cause else ""
     )
     b.results.setdefault(commit, []).append(result)
+    b.took.append(time.monotonic() - began)
     _save(b)
     tell(
         f"{commit[:10]} {result.said if result.said != 'other' else job.status.value + ', not the failure looked for'}"

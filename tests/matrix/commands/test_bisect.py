@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -60,6 +61,7 @@ def test_the_commit_that_broke_a_job_is_found_with_its_runs(history, tmp_path):
     assert {r["said"] for r in answer["evidence"][commits[3]]} == {"passed"}
     run = root / answer["evidence"][commits[4]][0]["run"]
     assert json.loads((run / "run.json").read_text())["jobs"][1]["status"] == "failed"
+    assert re.search(r"; about \d+ more runs?, about \d+s", done.stderr), "how long it will take"
     assert git(root, "worktree", "list").count("\n") == 0
     assert git(root, "status", "--porcelain") == ""
     again = bisect(root, "--good", commits[0])

@@ -65,6 +65,20 @@ def test_what_the_history_knows_of_flakes_spares_runs():
     assert find(64, 10, lambda bad: bad or r.random() < 0.2, flakes=(40, 200))[0] == 10
 
 
+def test_how_many_runs_are_left_is_right_for_a_job_that_does_as_expected_and_shrinks():
+    search = Search(64)
+    said = search.left()
+    while search.answer() is None:
+        chances = search.posterior()
+        likeliest = max(range(64), key=chances.__getitem__)
+        before = search.left()
+        commit = search.next()
+        search.tell(commit, failed=commit >= likeliest)
+        assert search.left() == before - 1
+    assert search.left() == 0
+    assert said >= math.log2(64)
+
+
 def test_no_commit_is_an_error():
     with pytest.raises(ValueError, match="no commit"):
         Search(0)

@@ -81,6 +81,19 @@ def test_the_table_shows_cards_time_and_what_is_expected_and_marks_the_late(runs
     assert row.split() == ["sft", "running", "H20", "#2", "2m00s", "1m00s"]
 
 
+def test_the_table_says_how_long_it_takes_at_least_by_the_longest_chain(runs):
+    running = runs.job("pt", "running")
+    running.attempts[0].ended = None
+    jobs = [running, runs.job("sft", "pending", ran=False, needs=["pt"]), runs.job("unknown", "pending", ran=False)]
+    run = runs.run_of(*jobs, status="running", ended=None)
+    c = console()
+    c.print(live(run, c, expected={"pt": 180.0, "sft": 300.0}).table())
+    assert "at least 6m00s more" in written(c).splitlines()[0], "one minute of pt is left, and all of sft"
+    c = console()
+    c.print(live(run, c).table())
+    assert "more" not in written(c).splitlines()[0]
+
+
 def test_a_table_of_many_jobs_fits_the_terminal_and_counts_the_rest(runs):
     jobs = [runs.job(f"j{n}", "passed") for n in range(500)] + [runs.job("bad", "failed")]
     c = console(height=20, width=80)
