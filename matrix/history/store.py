@@ -12,7 +12,7 @@ from alembic import command as alembic
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, delete, event, insert
+from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -108,6 +108,8 @@ class Store:
     def write(self, rows: Rows) -> None:
         """Store one run whole, in place of what was known of it: the same run may be sent twice.
 
+        Where its folder is archived stays known: whoever sends a run again, from an artifact, does not know that.
+
         Raises:
             StoreAwayError: the database cannot be reached.
             ToolError: the database refused the rows.
@@ -115,8 +117,10 @@ class Store:
         """
         try:
             with self.begin() as connection:
-                connection.execute(delete(schema.runs).where(schema.runs.c.id == rows.run["id"]))
-                connection.execute(insert(schema.runs), [rows.run])
+                same = schema.runs.c.id == rows.run["id"]
+                kept = rows.run.get("archive") or connection.scalar(select(schema.runs.c.archive).where(same))
+                connection.execute(delete(schema.runs).where(same))
+                connection.execute(insert(schema.runs), [rows.run | {"archive": kept}])
                 for table, values in rows.tables():
                     if values:
                         connection.execute(insert(table), values)

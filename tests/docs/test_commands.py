@@ -13,9 +13,11 @@ from bot.policy import parse_policy
 from matrix.history.quarantine import QuarantineFile
 from matrix.plan.hosts import HostsSpec
 from matrix.spec.load import read_bytes
+from tests.services import need
 
 ROOT = Path(__file__).parents[2]
-LONG = {"docs/pytest.md", "docs/running.md", "docs/actions.md", "docs/starting.md"}  # with the soak tests
+# With the soak tests: what takes long, trains, or needs a cluster.
+LONG = {"docs/pytest.md", "docs/running.md", "docs/actions.md", "docs/starting.md", "docs/training.md", "docs/slurm.md"}
 
 _spec = importlib.util.spec_from_file_location("command_blocks", ROOT / "scripts/command_blocks.py")
 command_blocks = importlib.util.module_from_spec(_spec)
@@ -95,6 +97,8 @@ def test_a_piece_with_a_mistake_is_refused(text):
 
 @pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.soak) if p in LONG else p for p in RUN])
 def test_the_commands_of_a_page_work_one_after_the_other(page, tmp_path):
+    if page == "docs/slurm.md":
+        need("SLURM_CONF")
     work = tmp_path / "work"
     work.mkdir()
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("MATRIX_", "GITHUB_", "PYTEST_"))}

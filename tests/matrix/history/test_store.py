@@ -63,6 +63,17 @@ def test_a_run_that_is_sent_twice_is_there_once_and_the_newer_stands(url):
     store.close()
 
 
+def test_where_a_run_is_archived_stays_known_when_it_is_sent_again(url):
+    store = open_store(url)
+    first = rows()
+    first.run["archive"] = "o/r/2026-12/x.tar.zst"
+    store.write(first)
+    store.write(rows())
+    with store.begin() as c:
+        assert c.scalar(select(schema.runs.c.archive)) == "o/r/2026-12/x.tar.zst"
+    store.close()
+
+
 def test_text_with_nul_is_stored_on_every_database(url):
     store = open_store(url)
     store.write(rows(cause_text="a\0b"))
