@@ -215,7 +215,8 @@ class SlurmRun:
             self._settle(replace(seen, cards=self._cards()))
             return
         state = entry.state if entry else await self.queue.cluster.final_state(self.id or "")
-        told = fate(state, entry.nodes if entry else "", self.exchange.said())
+        nodes, reason = (entry.nodes, entry.reason) if entry else ("", "")
+        told = fate(state, nodes, self.exchange.said(), reason, began=bool(begun))
         self._finish(Fate("cancel", "the run was cancelled") if self._cancelled else told)
 
     def _finish(self, told: Fate) -> None:

@@ -56,8 +56,11 @@ def never_starts(entry: Entry) -> bool:
     return entry.state == "PENDING" and entry.reason in _NEVER
 
 
-def fate(state: str | None, nodes: str = "", said: str = "") -> Fate:
-    """Tell what became of a job that left no word of its own. `said`: the last line of its batch script's output."""
+def fate(state: str | None, nodes: str = "", said: str = "", reason: str = "", *, began: bool = True) -> Fate:
+    """Tell what became of a job that left no word of its own.
+
+    `said`: the last line of its batch script's output; `reason`: Slurm's; `began`: whether its command was started.
+    """
     state = (state or "").split("+")[0].split(" ")[0]
     where = f" ({nodes})" if nodes else ""
     if state in _MOVED:
@@ -70,5 +73,8 @@ def fate(state: str | None, nodes: str = "", said: str = "") -> Fate:
         return Fate("lost", f"Slurm ended the job for its memory{where}: raise `memory`")
     if not state:
         return Fate("lost", "Slurm does not know the job any more, and it left no result", moved=True)
+    why = f" ({reason})" if reason and reason != "None" else ""
     more = f": {said}" if said else ""
-    return Fate("lost", f"the job's script ended{where} without a result, Slurm says {state}{more}")
+    if not began:
+        return Fate("lost", f"Slurm could not start the job's script{where}: {state}{why}{more}", moved=True)
+    return Fate("lost", f"the job's script ended{where} without a result, Slurm says {state}{why}{more}")

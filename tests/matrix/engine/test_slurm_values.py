@@ -132,6 +132,13 @@ def test_what_a_state_of_slurm_means(state, why, moved):
         assert "python: not found" in told.text
 
 
+def test_a_script_that_never_got_to_the_job_may_be_started_elsewhere_and_its_reason_is_told():
+    told = fate("FAILED", "gpu[1-2]", "", "JobLaunchFailure", began=False)
+    assert (told.why, told.moved) == ("lost", True)
+    assert told.text == "Slurm could not start the job's script (gpu[1-2]): FAILED (JobLaunchFailure)"
+    assert "(NonZeroExitCode)" in fate("FAILED", "gpu1", "", "NonZeroExitCode").text
+
+
 def test_only_a_pending_job_with_a_hopeless_reason_never_starts():
     assert never_starts(Entry("1", "PENDING", "PartitionTimeLimit", "", ""))
     assert not never_starts(Entry("1", "PENDING", "Resources", "", ""))
