@@ -38,6 +38,10 @@ _ON_CARDS = re.compile(
 _CONFIG_FOLDERS = frozenset({"config", "configs", "conf", "recipes", "yamls"})
 _RUNS_ALONE = re.compile(r"^if __name__ ==|\bsys\.argv\b|\bArgumentParser\(|\bPdArgumentParser\(", re.MULTILINE)
 _IMPORTS = re.compile(r"^\s*(?:import|from)\s+(paddle|torch)", re.MULTILINE)
+# A shell script that takes its first argument as it is; one with a default, as in ${1:-h20}, goes without.
+_ARGUMENTS = re.compile(
+    r"^\s*(?:local\s+|readonly\s+|export\s+)?\w+=[\"']?\$(?:1\b|\{1[}?:](?!-))|\bcase\s+[\"']?\$\{?1\b", re.MULTILINE
+)
 _PROCESSES = re.compile(r"--?(?:nproc[_-]per[_-]node|gpus|devices)[= ]+[\"']?([\d,]+)")
 _VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)")
 _LAUNCHES = re.compile(r"torchrun|(?:paddle|torch)\.distributed\.(?:launch|run)")
@@ -63,6 +67,7 @@ class Script:
     cards: int | None
     on_cards: bool = True  # whether anything in it could use a card
     framework: str = ""  # paddle or torch, where it can be told
+    arguments: bool = False  # whether a shell script does nothing useful without some
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +95,15 @@ def look(root: Path) -> Found:
             if _TRAIN.fullmatch(parts[f].name) and f not in tests and (script := _script(root, f, common)) is not None
         ),
         shells=tuple(
-            Script(f, "", cards_of(_text(root / f)) or _cards_by_name(parts[f].stem) or None)
+            Script(
+                f,
+                "",
+                cards_of(text) or _cards_by_name(parts[f].stem) or None,
+                arguments=_ARGUMENTS.search(text) is not None,
+            )
             for f in files
             if _does_work(parts[f])
+            for text in (_text(root / f),)
         ),
         configs=tuple(f for f in files if f.endswith((".yaml", ".yml")) and _CONFIG_FOLDERS & set(parts[f].parts[:-1])),
         sources=sum(f.endswith(".py") for f in files),

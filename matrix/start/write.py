@@ -67,7 +67,7 @@ def matrix_of(found: Found, configs: Mapping[str, object]) -> str:
     _trainings(drafts, found, configs)
     for shell in found.shells:
         keys = {"command": f"bash {shell.path}"} | ({"cards": shell.cards} if shell.cards else {})
-        drafts.add(_suite(shell.cards or 0, "scripts"), PurePosixPath(shell.path).stem, keys, "a shell script")
+        drafts.add(_suite(shell.cards or 0, "scripts"), PurePosixPath(shell.path).stem, keys, _SHELL[shell.arguments])
     if not drafts.names and found.sources:
         drafts.add("static checks", "compile", {"command": "python -m compileall -q ."}, "every file must compile")
     if not drafts.names:
@@ -152,6 +152,7 @@ def _nearest(config: str, scripts: tuple[Script, ...]) -> Script | None:
     return max(scripts, key=shared, default=None)
 
 
+_SHELL = ("a shell script", "a shell script that takes arguments: write them behind it, a job for each set")
 _LAUNCHERS = {"paddle": "python -m paddle.distributed.launch", "torch": "torchrun"}
 
 

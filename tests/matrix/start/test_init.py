@@ -207,3 +207,19 @@ def test_ranks_are_started_by_the_launcher_of_what_the_repository_imports(tmp_pa
     assert job.cards.count == 2
     doubt = "add a launcher if it has ranks" in (tmp_path / "matrix.yaml").read_text()
     assert doubt == command.startswith("python train")
+
+
+@pytest.mark.parametrize(
+    ("text", "takes"),
+    [
+        ("model=$1; mode=$2\n", True),
+        ('case "$1" in\n', True),
+        ("machine=${1:-h20}\n", False),
+        ("awk '{print $1}' log\n", False),
+        ("python x.py\n", False),
+    ],
+)
+def test_a_script_that_wants_arguments_is_marked(tmp_path, text, takes):
+    put(tmp_path, {"ci/run_ci.sh": text})
+    init(tmp_path)
+    assert ("write them behind it" in (tmp_path / "matrix.yaml").read_text()) == takes
