@@ -46,10 +46,10 @@ def command(job: str, good: str, bad: str, spec: Path | None, cards: str | None,
         }
         click.echo(json.dumps({**answer, "evidence": evidence}))
     elif found is None:
-        click.echo(f"cannot tell after {runs} runs: see {b.cache}")
+        click.echo(f"cannot tell after {runs} runs (log2 of {n} commits is {math.log2(n):.1f}): see {b.cache}")
     else:
         before = b.good if found == b.commits[0] else b.commits[b.commits.index(found) - 1]
-        click.echo(f"first bad commit: {found}  ({runs} runs)")
+        click.echo(f"first bad commit: {found}  ({runs} runs; log2 of {n} commits is {math.log2(n):.1f})")
         for commit in (before, found):
             for r in b.results.get(commit, []):
                 click.echo(f"  {commit[:10]} {r.said}: {r.run}" + (f": {r.text}" if r.said == "failed" else ""))

@@ -1,21 +1,27 @@
 """Which commit broke it? A search for noisy tests: Bayes over (first bad commit, flake rate, miss rate).
 
 Pure: it is told results and says which commit to run next, and when the odds favour one commit enough. With a job
-that never flakes it needs about log2(n) runs, as plain bisection does; with one that fails by chance it repeats what
+that never flakes it needs about log2(n) runs and some that confirm, with one that fails by chance it repeats what
 matters.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 ODDS = 1000.0
 # How often the job fails on a good commit in the same way, and how often it passes on a bad one: grids, with a prior
-# weight each. Most jobs do neither, so that a steady job pays little for the doubt.
+# weight each. Most jobs do neither, so that a steady job pays little for the doubt; but one pass on a commit never
+# suffices to call it good, for a break that shows nine times in ten is no rarity.
 FLAKE_RATES = ((0.0, 0.55), (0.02, 0.12), (0.05, 0.1), (0.1, 0.09), (0.2, 0.08), (0.35, 0.06))
-MISS_RATES = ((0.0, 0.98), (0.2, 0.015), (0.5, 0.005))
+MISS_RATES = ((0.0, 0.97), (0.1, 0.027), (0.3, 0.002), (0.5, 0.001))
 _EPSILON = 1e-5  # nothing is impossible: a disk may fill, a host may lie
+_LEADS = 0.5  # probability from which on runs are chosen to confirm or refute the leading commit
+_SURE = 1e-12
 
 
 @dataclass
@@ -28,29 +34,20 @@ class Search:
     n: int
     flakes: tuple[int, int] = (0, 0)  # same failure seen on good commits before: (times, runs), from the history
     odds: float = ODDS
-    _log: dict[tuple[int, int, int], float] = field(init=False)
     runs: int = field(init=False, default=0)
+    # Results by commit; the one before all comes first.
+    _failed: list[int] = field(init=False)
+    _passed: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError("no commit to choose from")
-        failed, ran = self.flakes
-        self._log = {
-            (k, f, m): math.log(wf)
-            + math.log(wm)
-            + failed * math.log(_p(rate))
-            + (ran - failed) * math.log(_p(1 - rate))
-            for k in range(self.n)
-            for f, (rate, wf) in enumerate(FLAKE_RATES)
-            for m, (_, wm) in enumerate(MISS_RATES)
-        }
+        self._failed, self._passed = [0] * (self.n + 1), [0] * (self.n + 1)
 
     def tell(self, commit: int, *, failed: bool) -> None:
         """Take in the result of one run of a commit (-1: the one before all, known as good)."""
         self.runs += 1
-        for k, f, m in self._log:
-            fails = 1 - MISS_RATES[m][0] if commit >= k else FLAKE_RATES[f][0]
-            self._log[k, f, m] += math.log(_p(fails if failed else 1 - fails))
+        (self._failed if failed else self._passed)[commit + 1] += 1
 
     def posterior(self) -> list[float]:
         """Probability of each commit to be the first bad one."""
@@ -60,27 +57,24 @@ class Search:
         """Return the first bad commit, once the odds against all others are high enough."""
         chances = self.posterior()
         best = max(range(self.n), key=chances.__getitem__)
-        rest = 1 - chances[best]
+        rest = math.fsum(chances[:best]) + math.fsum(chances[best + 1 :])
         return best if rest <= 0 or chances[best] / rest >= self.odds else None
 
     def next(self) -> int:
-        """Return the commit whose run is expected to tell most (in bits) about which commit is the first bad one."""
+        """Return the commit to run next.
+
+        It is the one whose run tells most (in bits) about which commit is the first bad one; once one commit leads, the
+        one whose run is expected to raise the odds for it most, if it is the one.
+        """
         weight, bad, good = self._chances()
-        # Sums over first bad commits at or before, and after, the commit that is run; it starts before all of them.
-        fail, inside = math.fsum(map(_times, weight, good)), math.fsum(map(_spread, weight, good))
-        best, most = -1, _entropy(fail) - inside
-        for k in range(self.n):
-            fail += weight[k] * (bad[k] - good[k])
-            inside += _spread(weight[k], bad[k]) - _spread(weight[k], good[k])
-            gain = _entropy(fail) - inside
-            if gain > most:
-                best, most = k, gain
-        return best
+        best = max(range(self.n), key=weight.__getitem__)
+        gains = _bits(weight, bad, good) if weight[best] < _LEADS else _confirms(best, weight, bad, good)
+        return max(zip(gains, itertools.count(-1), strict=False), key=lambda pair: pair[0])[1]
 
     def left(self, most: int = 100) -> int:
         """Return how many runs more it takes if the likeliest commit is the one, and no run is a flake."""
-        rest = Search(self.n, self.flakes)
-        rest._log = dict(self._log)
+        rest = Search(self.n, self.flakes, self.odds)
+        rest._failed, rest._passed = list(self._failed), list(self._passed)
         chances = self.posterior()
         truth = max(range(self.n), key=chances.__getitem__)
         while rest.runs < most and rest.answer() is None:
@@ -90,27 +84,55 @@ class Search:
 
     def _chances(self) -> tuple[list[float], list[float], list[float]]:
         """For each first bad commit: its probability, and that of a failure on a bad and a good commit if it is so."""
-        top = max(self._log.values())
-        weight, bad, good = [0.0] * self.n, [0.0] * self.n, [0.0] * self.n
-        for (k, f, m), value in self._log.items():
-            w = math.exp(value - top)
-            weight[k] += w
-            bad[k] += w * _p(1 - MISS_RATES[m][0])
-            good[k] += w * _p(FLAKE_RATES[f][0])
+        fails = list(itertools.accumulate(self._failed))
+        passes = list(itertools.accumulate(self._passed))
+        seen, ran = self.flakes
+        logs, bad, good = [], [], []
+        for k in range(self.n):  # what is before it is good, the rest is bad
+            flaky, p = _mixture(FLAKE_RATES, seen + fails[k], ran - seen + passes[k])
+            missed, q = _mixture(MISS_RATES, passes[-1] - passes[k], fails[-1] - fails[k])
+            logs.append(flaky + missed)
+            good.append(p)
+            bad.append(1 - q)
+        top = max(logs)
+        weight = [math.exp(value - top) for value in logs]
         total = math.fsum(weight)
-        return (
-            [w / total for w in weight],
-            [b / w if w else 0.0 for b, w in zip(bad, weight, strict=True)],
-            [g / w if w else 0.0 for g, w in zip(good, weight, strict=True)],
-        )
+        return [w / total for w in weight], bad, good
 
 
-def _times(w: float, p: float) -> float:
-    return w * p
+def _bits(weight: list[float], bad: list[float], good: list[float]) -> Iterator[float]:
+    """For each commit from -1 on: the bits that its run is expected to give."""
+    # Sums over first bad commits at or before, and after, the commit that is run; it starts before all of them.
+    fail = math.fsum(w * g for w, g in zip(weight, good, strict=True))
+    inside = math.fsum(w * _entropy(g) for w, g in zip(weight, good, strict=True))
+    yield _entropy(fail) - inside
+    for w, b, g in zip(weight, bad, good, strict=True):
+        fail += w * (b - g)
+        inside += w * (_entropy(b) - _entropy(g))
+        yield _entropy(fail) - inside
 
 
-def _spread(w: float, p: float) -> float:
-    return w * _entropy(p)
+def _confirms(best: int, weight: list[float], bad: list[float], good: list[float]) -> Iterator[float]:
+    """For each commit from -1 on: the logarithm of the odds for `best` after its run, expected if `best` it is."""
+    own = weight[best]
+    fail = math.fsum(w * g for w, g in zip(weight, good, strict=True))
+    for commit in range(-1, len(weight)):
+        if commit >= 0:
+            fail += weight[commit] * (bad[commit] - good[commit])
+        p = bad[best] if commit >= best else good[best]
+        after_fail = math.log(own * p / max(fail - own * p, _SURE))
+        after_pass = math.log(own * (1 - p) / max(1 - fail - own * (1 - p), _SURE))
+        yield p * after_fail + (1 - p) * after_pass
+
+
+@lru_cache(maxsize=100_000)
+def _mixture(rates: tuple[tuple[float, float], ...], hits: int, others: int) -> tuple[float, float]:
+    """Weigh rates by what was seen: the logarithm of its likelihood, and the rate that is to be expected."""
+    logs = [math.log(w) + hits * math.log(_p(r)) + others * math.log(_p(1 - r)) for r, w in rates]
+    top = max(logs)
+    weights = [math.exp(value - top) for value in logs]
+    total = math.fsum(weights)
+    return top + math.log(total), math.fsum(w * _p(r) for w, (r, _) in zip(weights, rates, strict=True)) / total
 
 
 def _p(probability: float) -> float:

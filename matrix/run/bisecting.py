@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,16 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from matrix.errors import ToolError, UsageError
+from matrix.errors import MatrixError, ToolError, UsageError
 from matrix.files import replace
+from matrix.history.flakiness import seen_at
+from matrix.history.origin import repository
+from matrix.history.remember import default_url
 from matrix.history.search import Search
+from matrix.history.store import open_for_reading
 from matrix.plan.graph import needed_jobs
 from matrix.records import RunRecord, Status
 from matrix.report.text import count, duration
 from matrix.run.folder import ignore_leavings
+from matrix.run.patience import PATIENCE, within
 from matrix.spec.load import read
 
 Said = Literal["failed", "passed", "other"]
+_PAST = 500  # commits before the good one of which the history is asked
 _MOST_UNTESTABLE = 3  # runs of one commit that say nothing, before it is left out
 
 
@@ -46,6 +53,7 @@ class Bisection:
     good: str
     signature: str | None = None
     cards: str | None = None
+    flakes: tuple[int, int] = (0, 0)  # the same failure before the good commit: (times, runs), from the history
     results: dict[str, list[Result]] = field(default_factory=dict)
     took: list[float] = field(default_factory=list)  # seconds of the runs made by this search
 
@@ -88,6 +96,7 @@ def follow(b: Bisection, tell: Callable[[str], None], most_runs: int) -> str | N
         )
     b.signature = bad.signature
     _relabel(b)
+    b.flakes = _flakes(b, tell)
     if _first(b, b.good, tell).said == "failed":
         tell(f"{b.good[:10]} (good) fails alike: once may be chance, so the search goes on and counts it")
     candidates = list(b.commits)
@@ -123,12 +132,37 @@ def _left(b: Bisection, search: Search, most_runs: int) -> str:
 
 
 def _search(b: Bisection, candidates: list[str]) -> Search:
-    search = Search(len(candidates))
+    search = Search(len(candidates), flakes=b.flakes)
     for i, commit in [(-1, b.good), *enumerate(candidates)]:
         for result in b.results.get(commit, []):
             if result.said != "other":
                 search.tell(i, failed=result.said == "failed")
     return search
+
+
+def _flakes(b: Bisection, tell: Callable[[str], None]) -> tuple[int, int]:
+    """Ask the history how often the job failed alike before the good commit, where it answers."""
+    if not b.signature:
+        return (0, 0)
+    before = _git(b.root, "rev-list", f"--max-count={_PAST}", b.good).split()[1:]
+
+    def ask() -> tuple[int, int]:
+        store = open_for_reading(default_url((b.root / b.spec).parent / ".matrix", os.environ))
+        if store is None:
+            return (0, 0)
+        with contextlib.closing(store), store.begin() as c:
+            return seen_at(
+                c, repository=repository(os.environ) or "", job=b.job, signature=b.signature or "", commits=before
+            )
+
+    try:
+        failed, ran = within(PATIENCE, ask)
+    except (MatrixError, OSError) as e:
+        tell(f"the history was not asked: {e}")
+        return (0, 0)
+    if ran:
+        tell(f"history: before {b.good[:10]} it failed alike in {failed} of {ran} runs")
+    return failed, ran
 
 
 def _first(b: Bisection, commit: str, tell: Callable[[str], None]) -> Result:

@@ -66,7 +66,7 @@ def test_the_commit_that_broke_a_job_is_found_with_its_runs(history, tmp_path):
     assert git(root, "status", "--porcelain") == ""
     again = bisect(root, "--good", commits[0])
     assert commits[4] in again.stdout
-    assert f"({answer['runs']} runs)" in again.stdout, "results are taken from the cache"
+    assert f"({answer['runs']} runs; log2 of 6 commits is 2.6)" in again.stdout, "results are taken from the cache"
 
 
 def test_a_bad_commit_that_passes_and_unknown_revisions_are_said(history):

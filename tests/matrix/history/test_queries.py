@@ -1,6 +1,7 @@
 import pytest
 
 from matrix.history import queries
+from matrix.history.flakiness import seen_at
 from matrix.history.rows import rows_of
 from matrix.history.store import open_store
 from matrix.junit_file import TestResult as Result
@@ -80,3 +81,14 @@ def test_a_result_outlives_its_log_and_says_so(store):
 )
 def test_wilson_interval_has_the_published_values(hits, n, low, high):
     assert queries.wilson(hits, n) == pytest.approx((low, high), abs=1e-3)
+
+
+def test_how_often_a_job_failed_alike_at_commits_is_counted(store):
+    for i, (commit, failed) in enumerate([("a", None), ("a", "s1"), ("b", "s2"), ("b", None), ("c", "s1")]):
+        store.write(rows_of(run(f"r{i}", i, [attempt(i, failed=failed)], commit=commit)))
+    asked = {"repository": "o/r", "job": "unit", "signature": "s1"}
+    assert ask(store, seen_at, commits=["a", "b"], **asked) == (1, 3), "another failure says nothing"
+    assert ask(store, seen_at, commits=[], **asked) == (0, 0)
+    for i in range(10, 107):
+        store.write(rows_of(run(f"r{i}", i, [attempt(i)], commit="a")))
+    assert ask(store, seen_at, commits=["a", "b"], **asked) == (0, 50), "the past counts as fifty runs at most"

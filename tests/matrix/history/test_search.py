@@ -31,38 +31,45 @@ def test_a_steady_job_needs_little_more_than_plain_bisection():
     assert statistics.median(runs) <= math.log2(64) + 6
 
 
-def draws(count, n, rate, seed=0):
+def draws(count, n, flake, miss=0.0, seed=0, **kw):
+    """Draw breaks; how often the right commit is found, and the runs that it took."""
     r = random.Random(seed)
     right, runs = 0, []
     for _ in range(count):
         broken_at = r.randrange(n)
-        found, used = find(n, broken_at, lambda bad: bad or r.random() < rate)
+        found, used = find(n, broken_at, lambda bad: r.random() >= miss if bad else r.random() < flake, **kw)
         right += found == broken_at
         runs.append(used)
-    return right, runs
+    mean = statistics.mean(runs)
+    print(f"flake {flake}, miss {miss}: right {right} of {count}, mean {mean:.1f} runs, log2 {math.log2(n):.1f}")
+    return right, mean
 
 
 def test_a_job_that_fails_by_chance_one_time_in_five_still_leads_to_its_commit():
-    right, runs = draws(50, 64, 0.2)
-    print(f"right {right} of 50, mean {statistics.mean(runs):.1f} runs, log2 {math.log2(64):.1f}")
+    right, mean = draws(50, 64, 0.2)
     assert right >= 49
+    assert mean <= 19
 
 
-def test_a_break_that_fails_only_most_of_the_time_is_found():
-    r = random.Random(1)
-    right = 0
-    for _ in range(20):
-        broken_at = r.randrange(32)
-        found, _ = find(32, broken_at, lambda bad: r.random() < 0.8 if bad else False)
-        right += found == broken_at
-    assert right >= 19
+@pytest.mark.parametrize(("flake", "miss"), [(0.0, 0.1), (0.2, 0.1)])
+def test_a_break_that_shows_nine_times_in_ten_is_found(flake, miss):
+    assert draws(50, 64, flake, miss)[0] >= 48
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("flake", "miss", "most"),
+    [(0.0, 0.0, 13), (0.05, 0.0, 14), (0.2, 0.0, 18.5), (0.4, 0.0, 31), (0.0, 0.1, 22), (0.2, 0.1, 36)],
+)
+def test_two_hundred_draws_of_each_kind_of_noise(flake, miss, most):
+    right, mean = draws(200, 64, flake, miss)
+    assert right >= 196
+    assert mean <= most
 
 
 def test_what_the_history_knows_of_flakes_spares_runs():
-    r = random.Random(2)
-    known = [find(64, 40, lambda bad: bad, flakes=(0, 200))[1], find(64, 40, lambda bad: bad)[1]]
-    assert known[0] <= known[1]
-    assert find(64, 10, lambda bad: bad or r.random() < 0.2, flakes=(40, 200))[0] == 10
+    assert draws(20, 64, 0.0, flakes=(0, 50))[1] <= draws(20, 64, 0.0)[1] - 2
+    assert draws(20, 64, 0.2, flakes=(10, 50))[0] == 20
 
 
 def test_how_many_runs_are_left_is_right_for_a_job_that_does_as_expected_and_shrinks():
