@@ -18,9 +18,8 @@ from matrix.commands.list import describe_cards, wide_console
 from matrix.plan.forecast import Expected, Forecast, expected_times, forecast
 from matrix.plan.hosts import Host
 from matrix.plan.schedule import Capacity
-from matrix.report.text import count
+from matrix.report.text import count, duration
 from matrix.run.times import known_times
-from matrix.spec.units import format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +157,18 @@ def _print(plan: Plan) -> None:
         f"on [bold]{escape(plan.host.name)}[/]: {escape(describe_host(plan.host))} ({escape(plan.site.source)})"
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("start", "takes", "job", "cards", "time from", "selected because", "starts because"):
+    selected = {reasons[p.name] for p in plan.forecast.planned}
+    varied = ("selected because",) if len(selected) > 1 else ()  # what is the same for all is said once
+    for name in ("start", "takes", "job", "cards", "time from", *varied, "starts because"):
         table.add_column(name, overflow="fold", no_wrap=name in ("start", "takes"))
     for p in plan.forecast.planned:
         cards = ",".join(str(i) for i in sorted(order[card] for card in p.cards)) or "cpu"
-        table.add_row(
-            _clock(p.start), _clock(p.end - p.start), escape(p.name), cards,
-            _source(plan.expected[p.name]), escape(reasons[p.name]), escape(p.why),
-        )  # fmt: skip
+        why = [reasons[p.name]] if varied else []
+        texts = map(escape, [p.name, cards, _source(plan.expected[p.name]), *why, p.why])
+        table.add_row(_clock(p.start), _clock(p.end - p.start), *texts)
     console.print(table)
+    if selected and not varied:
+        console.print(f"selected because: {escape(selected.pop())}")
     for name, reason in plan.impossible.items():
         console.print(f"[red]cannot run here[/] {escape(name)}: {escape(reason)}")
     skipped = [choice for choice in plan.chosen.choices if not choice.selected]
@@ -179,11 +181,11 @@ def _print(plan: Plan) -> None:
         over = ""
         if paper.bound:
             ratio = paper.makespan / paper.bound
-            over = f", {ratio:.2f} × the bound of {format_duration(paper.bound)} below which no order comes"
+            over = f", {ratio:.2f} × the bound of {duration(paper.bound)} below which no order comes"
         guessed = sum(not plan.expected[p.name].known for p in paper.planned)
         if guessed:
             over += f"; {'all' if guessed == len(paper.planned) else guessed} of these times are guesses"
-        console.print(f"{count(len(paper.planned), 'job')} in about {format_duration(paper.makespan)}{over}")
+        console.print(f"{count(len(paper.planned), 'job')} in about {duration(paper.makespan)}{over}")
 
 
 def _source(expected: Expected) -> str:

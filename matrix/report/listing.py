@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from matrix.report import terminal
 from matrix.report.text import duration, one_line, plain, size, when
 from matrix.report.view import ORDER, cards, rerun_command, seconds, tail, took, view, why
 
+_WITH_COMMIT = 100  # columns from which on commits are listed
 _TAIL = 25  # lines of a log that are shown where nothing points into it
 
 
@@ -31,8 +33,12 @@ class Listed:
 def print_runs(console: Console, runs: Sequence[Listed]) -> None:
     """Print a line a run."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("Run", "State", "Started", "Took", "Jobs", "Commit"):
+    for name in ("Run", "State", "Started", "Took"):
         table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table.add_column("Jobs")  # the one that is folded where the terminal is narrow
+    wide = console.width >= _WITH_COMMIT
+    if wide:
+        table.add_column("Commit", no_wrap=True)
     for listed in runs:
         run = listed.run
         if run is None:
@@ -40,15 +46,20 @@ def print_runs(console: Console, runs: Sequence[Listed]) -> None:
             continue
         counts = Counter(j.status for j in run.jobs)
         time = seconds(run.started, run.ended)
-        table.add_row(
+        row = [
             Text(one_line(listed.id)),
             _state(listed),
-            Text(one_line(when(run.started))),
+            Text(_day(run.started)),
             Text(duration(time) if time is not None else ""),
             Text(", ".join(f"{counts[s]} {s}" for s in ORDER if counts[s])),
-            Text(one_line(run.commit or "")[:10], "dim"),
-        )
+        ]
+        table.add_row(*row, *([Text(one_line(run.commit or "")[:10], "dim")] if wide else []))
     console.print(table)
+
+
+def _day(iso: str) -> str:
+    """Write a time to the minute: `matrix show RUN` has the rest."""
+    return re.sub(r":\d\d UTC$", " UTC", one_line(when(iso)))
 
 
 def _state(listed: Listed) -> Text:

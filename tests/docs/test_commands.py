@@ -17,7 +17,15 @@ from tests.services import need
 
 ROOT = Path(__file__).parents[2]
 # With the soak tests: what takes long, trains, or needs a cluster.
-LONG = {"docs/pytest.md", "docs/running.md", "docs/actions.md", "docs/starting.md", "docs/training.md", "docs/slurm.md"}
+LONG = {
+    "docs/history.md",
+    "docs/pytest.md",
+    "docs/running.md",
+    "docs/actions.md",
+    "docs/starting.md",
+    "docs/training.md",
+    "docs/slurm.md",
+}
 
 _spec = importlib.util.spec_from_file_location("command_blocks", ROOT / "scripts/command_blocks.py")
 command_blocks = importlib.util.module_from_spec(_spec)
