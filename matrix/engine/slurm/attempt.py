@@ -16,7 +16,7 @@ from matrix.engine.base import Launch, Outcome
 from matrix.engine.local import Limits
 from matrix.engine.outcome import ended_unseen
 from matrix.engine.slurm.cluster import Away, Entry, Refused
-from matrix.engine.slurm.fate import ENDED, Fate, fate, never_starts
+from matrix.engine.slurm.fate import ENDED, Fate, fate, never, never_starts, put_back
 from matrix.engine.slurm.files import Exchange, launch_document
 from matrix.engine.slurm.fit import Fit, arguments, script
 from matrix.engine.slurm.logs import merge_logs, remark
@@ -40,6 +40,7 @@ class SlurmRun:
         self._learnt = 0.0  # monotonic: when the id was
         self._cancelled: float | None = None  # monotonic
         self._gone: float | None = None  # monotonic: since when Slurm says that it has ended
+        self._ended: float | None = None  # monotonic: since when its nodes say so
         self._tasks: set[asyncio.Task[None]] = set()
         self._giving_up = False
         self._done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -173,7 +174,7 @@ class SlurmRun:
             self._weigh([document for document in said if document], entry)
         elif entry is not None and never_starts(entry):
             self._beside(self._scancel(pending=True))
-            self._finish(Fate("refused", f"Slurm would let the job wait for ever: {entry.reason}"))
+            self._finish(Fate("refused", never(entry)))
         elif self._gone is not None and now - self._gone >= self._patience():
             self._giving_up = True
             self._beside(self._give_up(entry))
@@ -192,8 +193,14 @@ class SlurmRun:
         if self._cancelled or all(document["by"] != "slurm" for document in said):
             self._settle(out)
             return
-        ended = max(float(document["outcome"]["ended"]) for document in said)
-        if self._gone is None and time.time() - ended < self.queue.pace.settle:
+        now = time.monotonic()
+        self._ended = self._ended or now
+        back = put_back(entry) if self.queue.asked > self._ended else None
+        if back:
+            self._beside(self._scancel(pending=False))
+            self._settle(replace(out, why=back.why, problem=back.text, moved=True))
+            return
+        if self._gone is None and now - self._ended < self.queue.pace.settle:
             return
         state = entry.state if entry and entry.state in ENDED - {"COMPLETED", "FAILED"} else "CANCELLED"
         told = fate(state, entry.nodes if entry else "")
@@ -217,15 +224,24 @@ class SlurmRun:
         state = entry.state if entry else await self.queue.cluster.final_state(self.id or "")
         nodes, reason = (entry.nodes, entry.reason) if entry else ("", "")
         told = fate(state, nodes, self.exchange.said(), reason, began=bool(begun))
-        self._finish(Fate("cancel", "the run was cancelled") if self._cancelled else told)
+        unfit = (nodes,) if told.moved and not begun and state == "FAILED" and self.fit.nodes == 1 else ()
+        self._finish(Fate("cancel", "the run was cancelled") if self._cancelled else told, unfit)
 
-    def _finish(self, told: Fate) -> None:
+    def _finish(self, told: Fate, unfit: tuple[str, ...] = ()) -> None:
         """End without a word of the nodes."""
         begun = [self.exchange.read(f"begun.{rank}") for rank in range(self.fit.nodes)]
         started = min((float(document["at"]) for document in begun if document), default=self._submitted)
         self._settle(
             Outcome(
-                told.why, None, None, started, time.time(), problem=told.text, moved=told.moved, cards=self._cards()
+                told.why,
+                None,
+                None,
+                started,
+                time.time(),
+                problem=told.text,
+                moved=told.moved,
+                cards=self._cards(),
+                unfit=unfit,
             )
         )
 

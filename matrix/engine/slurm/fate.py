@@ -21,19 +21,19 @@ ENDED = frozenset(
         "TIMEOUT",
     }
 )
-# Reasons for which a job would stay pending for ever.
-_NEVER = frozenset(
-    {
-        "AccountNotAllowed",
-        "BadConstraints",
-        "DependencyNeverSatisfied",
-        "InvalidAccount",
-        "InvalidQOS",
-        "PartitionNodeLimit",
-        "PartitionTimeLimit",
-        "QOSNotAllowed",
-    }
-)
+# Reasons for which a job would stay pending for ever, and what they mean to who wrote the job.
+_NEVER = {
+    "AccountNotAllowed": "the account may not use this partition or QOS",
+    "BadConstraints": "no node is as $MATRIX_SLURM_ARGS asks",
+    "DependencyNeverSatisfied": "it depends on a job that ended badly",
+    "InvalidAccount": "there is no such account",
+    "InvalidQOS": "there is no such QOS",
+    "PartitionNodeLimit": "it asks for more nodes than the partition gives",
+    "PartitionTimeLimit": "its `timeout` is longer than the partition allows",
+    "QOSNotAllowed": "the QOS may not be used here",
+}
+# A job in one of these after it has ended was put back into the queue.
+_BACK = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 _MOVED = {
     "NODE_FAIL": "its node failed",
     "BOOT_FAIL": "its node did not boot",
@@ -56,6 +56,18 @@ def never_starts(entry: Entry) -> bool:
     return entry.state == "PENDING" and entry.reason in _NEVER
 
 
+def never(entry: Entry) -> str:
+    """Say why a job would wait for ever."""
+    return f"Slurm would let the job wait for ever: {_NEVER[entry.reason]} ({entry.reason})"
+
+
+def put_back(entry: Entry | None) -> Fate | None:
+    """Say that a job that had ended was put back into the queue, where it was."""
+    if entry is None or entry.state not in _BACK:
+        return None
+    return Fate("lost", f"Slurm put the job back into its queue while it ran: {entry.state}", moved=True)
+
+
 def fate(state: str | None, nodes: str = "", said: str = "", reason: str = "", *, began: bool = True) -> Fate:
     """Tell what became of a job that left no word of its own.
 
@@ -76,5 +88,6 @@ def fate(state: str | None, nodes: str = "", said: str = "", reason: str = "", *
     why = f" ({reason})" if reason and reason != "None" else ""
     more = f": {said}" if said else ""
     if not began:
+        more = more or ": is the folder of the run on that node too, at the same place?"
         return Fate("lost", f"Slurm could not start the job's script{where}: {state}{why}{more}", moved=True)
     return Fate("lost", f"the job's script ended{where} without a result, Slurm says {state}{why}{more}")

@@ -88,12 +88,13 @@ class Exchange:
             return None
 
     def said(self) -> str:
-        """Return the last line that the batch script printed."""
+        """Return the last line that the batch script printed; one of srun's own only where there is no other."""
         try:
             lines = self.output.read_bytes()[-4096:].decode(errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return lines[-1][:300] if lines else ""
+        own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd: "))]
+        return (own or lines or [""])[-1][:300]
 
 
 def launch_document(launch: Launch) -> dict[str, Any]:

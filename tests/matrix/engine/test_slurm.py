@@ -1,6 +1,7 @@
 """The Slurm engine on a real slurmctld with two nodes of four pretended cards each."""
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -252,6 +253,50 @@ def test_what_slurm_never_takes_is_said_at_once(slurm):  # noqa: F811
     assert code == 3, said
     assert slurm.job("job")["attempts"][0]["causes"][0]["category"] == "cannot_start"
     assert "nope" in slurm.job("job")["attempts"][0]["causes"][0]["text"]
+
+
+@pytest.mark.soak
+def test_a_job_that_is_requeued_from_outside_is_started_again_by_the_run_alone(slurm):  # noqa: F811
+    slurm.matrix({"job": {"command": CHILDREN + 'if [ "$MATRIX_ATTEMPT" = 1 ]; then sleep 600; fi', "cards": 4}})
+    run = slurm.start(MATRIX_SLURM_ARGS="--requeue")  # a site may want it; we submit with --no-requeue
+    wait_for(lambda: len(slurm.lines("children")) == 3)
+    controls("requeue", subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True).stdout.split()[0])
+    said, _ = run.communicate(timeout=90)
+    assert run.returncode == 0, said
+    first, second = slurm.job("job")["attempts"]
+    assert "put the job back into its queue" in first["causes"][0]["text"]
+    assert second["status"] == "passed"
+    assert len(slurm.lines("begun")) == 2, "Slurm's own second start does nothing"
+    assert slurm.living_children() == []
+
+
+@pytest.mark.soak
+def test_a_node_that_does_not_see_the_runs_folder_is_left_out_and_named(slurm):  # noqa: F811
+    """gpu2 has another disk in its place."""
+    slurm.matrix({
+        "wide": {"command": "sleep 1", "cards": 4}, "other": {"command": "sleep 1", "cards": 4},
+        "both": {"command": "true", "cards": 8, "nodes": 2},
+    })  # fmt: skip
+    blind = f"mount -t tmpfs none {slurm.folder} && cd / && exec slurmd -N gpu2"
+    try:
+        stop_node("gpu2")
+        subprocess.run(["unshare", "-m", "sh", "-c", blind], check=True)
+        code, said = slurm.run()
+    finally:
+        stop_node("gpu2")
+        subprocess.run(["slurmd", "-N", "gpu2"], check=True)
+    assert code == 3, said
+    assert [slurm.job(name)["status"] for name in ("wide", "other", "both")] == ["passed", "passed", "error"]
+    late = next(job for job in (slurm.job("wide"), slurm.job("other")) if len(job["attempts"]) == 2)
+    for text in (late["attempts"][0]["causes"][0]["text"], slurm.job("both")["attempts"][0]["causes"][0]["text"]):
+        assert re.search(r"gpu2|gpu\[1-2\]", text)
+        assert re.search(r"is (the|this) folder .*on (that|the) node too, at the same place", text)
+
+
+def stop_node(name):
+    pid = int(Path(os.environ["MATRIX_TEST_SLURM"], f"slurmd.{name}.pid").read_text())
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: process.read(pid) is None or not process.read(pid).alive)
 
 
 TRAIN = Path(__file__).with_name("two_nodes.py")

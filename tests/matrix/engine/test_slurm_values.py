@@ -12,7 +12,7 @@ from matrix.engine.slurm.cluster import (
     parse_nodes,
     parse_queue,
 )
-from matrix.engine.slurm.fate import fate, never_starts
+from matrix.engine.slurm.fate import fate, never, never_starts, put_back
 from matrix.engine.slurm.files import Exchange, outcome_document, read_outcome
 from matrix.engine.slurm.fit import Fit, arguments, fit
 from matrix.engine.slurm.logs import merge_logs, remark
@@ -135,8 +135,23 @@ def test_what_a_state_of_slurm_means(state, why, moved):
 def test_a_script_that_never_got_to_the_job_may_be_started_elsewhere_and_its_reason_is_told():
     told = fate("FAILED", "gpu[1-2]", "", "JobLaunchFailure", began=False)
     assert (told.why, told.moved) == ("lost", True)
-    assert told.text == "Slurm could not start the job's script (gpu[1-2]): FAILED (JobLaunchFailure)"
+    assert told.text == (
+        "Slurm could not start the job's script (gpu[1-2]): FAILED (JobLaunchFailure): "
+        "is the folder of the run on that node too, at the same place?"
+    )
     assert "(NonZeroExitCode)" in fate("FAILED", "gpu1", "", "NonZeroExitCode").text
+
+
+def test_a_job_that_is_in_the_queue_again_after_its_end_was_put_back():
+    assert put_back(Entry("1", "PENDING", "BeginTime", "", "")).moved
+    assert put_back(Entry("1", "COMPLETING", "None", "gpu1", "")) is None
+    assert put_back(None) is None
+
+
+def test_why_a_job_would_wait_for_ever_is_said_in_words():
+    assert never(Entry("1", "PENDING", "PartitionTimeLimit", "", "")) == (
+        "Slurm would let the job wait for ever: its `timeout` is longer than the partition allows (PartitionTimeLimit)"
+    )
 
 
 def test_only_a_pending_job_with_a_hopeless_reason_never_starts():
