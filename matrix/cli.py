@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import click
 
-from matrix.errors import MatrixError
+from matrix.errors import MatrixError, by_system
 from matrix.help import EXIT_CODES, LazyGroup, complain
 
 # verb -> (module with a click command named `command`, one line of help)
@@ -45,6 +46,13 @@ def cli() -> None:
     """Run the test matrix of a model repository and say what failed first."""
 
 
+def _fail(e: MatrixError) -> NoReturn:
+    print(f"matrix: {e.message}", file=sys.stderr)
+    if e.advice:
+        print(f"  {e.advice}", file=sys.stderr)
+    sys.exit(e.exit_code)
+
+
 def main() -> None:
     """Entry point: maps errors to the exit codes of the contract."""
     try:
@@ -55,11 +63,10 @@ def main() -> None:
     except click.Abort:
         sys.exit(130)
     except MatrixError as e:
-        print(f"matrix: {e.message}", file=sys.stderr)
-        if e.advice:
-            print(f"  {e.advice}", file=sys.stderr)
-        sys.exit(e.exit_code)
+        _fail(e)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as e:  # a full disk, a folder that may not be written: the host's, not ours
+        _fail(by_system(e))
     sys.exit(code if isinstance(code, int) else 0)

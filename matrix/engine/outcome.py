@@ -8,6 +8,8 @@ from pathlib import Path
 
 from matrix.engine.base import Outcome, Why
 
+LOG_NOT_WHOLE = "the log is not whole"  # begins the problem of an attempt whose output could not all be written
+
 
 def ended_unseen(scratch: Path) -> Outcome | None:
     """Return how an attempt ended whose runner was killed before it could say so; None if it did not end by itself."""
@@ -22,7 +24,7 @@ def outcome(event: dict[str, object], started: float) -> Outcome:
         code, name = 128 - code, signal_name(-code)
     why: Why = event["why"]  # type: ignore[assignment]
     ended, began, remark, left = event["ended"], event.get("started", started), event.get("remark"), event.get("left")
-    peak, problem = event.get("peak_memory"), event.get("problem") or event.get("log_problem")
+    peak, problem, lost = event.get("peak_memory"), event.get("problem"), event.get("log_problem")
     assert isinstance(ended, float)
     assert isinstance(began, float)
     return Outcome(
@@ -34,7 +36,7 @@ def outcome(event: dict[str, object], started: float) -> Outcome:
         remark=remark if isinstance(remark, int) else None,
         left=tuple(left) if isinstance(left, list) else (),
         peak_memory=peak if isinstance(peak, int) else None,
-        problem=str(problem) if problem else None,
+        problem=str(problem) if problem else f"{LOG_NOT_WHOLE}: {lost}" if lost else None,
     )
 
 

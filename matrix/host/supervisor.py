@@ -23,6 +23,7 @@ from matrix.host.leases import Lease
 
 _CHUNK = 1 << 16
 _SURVIVORS_PAUSE = 0.2  # seconds between looks at processes that KILL did not end
+_OOM_STEP = 250  # of 1000: as if the job used a quarter of the memory more than its runner
 
 
 class Supervisor:
@@ -126,6 +127,7 @@ class Supervisor:
         os.dup2(out, 2)
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        _die_first()
         os.chdir(_str(self.plan["cwd"]))
         argv = _argv(self.plan)
         os.execvpe(argv[0], argv, _env(self.plan))  # noqa: S606
@@ -285,6 +287,12 @@ class Supervisor:
         """Send an event to the runner, if it is still there."""
         with contextlib.suppress(BrokenPipeError):
             os.write(1, json.dumps(event).encode() + b"\n")
+
+
+def _die_first() -> None:
+    """When the host's memory is full, let the kernel end a job rather than the runner or other programs of its size."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+b", buffering=0) as f:
+        f.write(b"%d" % min(1000, int(f.read()) + _OOM_STEP))
 
 
 def _str(value: object) -> str:

@@ -22,6 +22,10 @@ _FIX: dict[str, tuple[str, str]] = {
         "Run the job again; see the host's log for why its supervisor ended.",
         "请重新运行该任务，并查看主机日志。",
     ),
+    "disk_full": (
+        "Free space on the disk of the run's folder (`matrix prune`, old checkpoints), then run the job again.",
+        "请清理运行目录所在磁盘（`matrix prune`、旧检查点）后重新运行该任务。",
+    ),
     "segfault": (
         "Get the native stack (core dump, `gdb`, or PYTHONFAULTHANDLER=1): which extension or kernel is last in it?",
         "请获取原生堆栈（core dump、`gdb` 或 PYTHONFAULTHANDLER=1），查看其中最后的扩展或内核。",

@@ -5,6 +5,8 @@ Exit 0 is not enough: hand-offs must be sound, tests or steps must have run, bas
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from matrix.baseline.losses import compare_losses, job_losses
 from matrix.baseline.parse import lines_of, read_log
 from matrix.baseline.record import FormError
 from matrix.engine.base import Outcome
+from matrix.engine.outcome import LOG_NOT_WHOLE
 from matrix.records import Fact, Status
 from matrix.run.causes import cause
 from matrix.run.hung import where
@@ -79,7 +82,15 @@ def _by_exit_code(job: Job, out: Outcome, log: Path, scratch: Path) -> Judgement
     report = diagnose(log, exit_code=out.exit_code, job=job.name)
     tests = read_junit(scratch / "junit.xml") if job.pytest else None
     failing = report.failing_tests or (tests.failing if tests else [])
+    if _disk_was_full(out) and all(c.category == "unknown" for c in report.causes):
+        return Judgement(Status.FAILED, [cause("disk_full", out.problem or "", job=job.name)], failing)
     return Judgement(Status.FAILED, by_signal(report.causes, job.name, out.exit_code, out.signal), failing)
+
+
+def _disk_was_full(out: Outcome) -> bool:
+    """Whether the log ends where the disk was full: what the job said of it had no place there."""
+    full = [f"{LOG_NOT_WHOLE}: {os.strerror(number)}" for number in (errno.ENOSPC, errno.EDQUOT)]
+    return out.problem in full
 
 
 def _unfinished(job: Job, attempt: int, out: Outcome, place: Place, card: str | None) -> tuple[list[Cause], list[Fact]]:

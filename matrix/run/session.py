@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from matrix.engine.outcome import ended_unseen
-from matrix.errors import ToolError, UsageError
+from matrix.errors import ToolError, UsageError, by_system
 from matrix.history import quarantine
 from matrix.host import gpus, process
 from matrix.host.health import look
@@ -194,6 +194,8 @@ def _follow(session: Session, show: Show) -> None:
                 verdicts=lambda r: _verdict(session, r),
             )
             asyncio.run(_run(runner))
+    except OSError as e:  # the record is as it was last written
+        raise by_system(e, f"matrix run --resume {session.record.id}") from e
     finally:
         engine.close()
     _keep_times(pending, place)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -239,3 +240,9 @@ def test_without_supervisor_even_what_hid_tag_and_session_is_ended(bench):
     os.kill(supervisor, signal.SIGKILL)
     assert "why='lost'" in runner.communicate(timeout=30)[0]
     assert (bench.living(), bench.all_free()) == ([], True)
+
+
+def test_when_memory_is_full_the_kernel_ends_a_job_before_its_runner(bench):
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    assert bench.run(bench.launch("cat", "/proc/self/oom_score_adj")).exit_code == 0
+    assert int(bench.log().split()[-1]) == min(1000, own + 250)
