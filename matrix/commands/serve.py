@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from matrix.commands.history import store_option
@@ -23,10 +25,16 @@ def command(host: str, port: int, names: tuple[str, ...], db: str | None) -> Non
 
     from matrix.commands.history import history_url  # noqa: PLC0415
     from matrix.errors import ToolError  # noqa: PLC0415
+    from matrix.history.store import StoreAwayError, open_for_reading  # noqa: PLC0415
     from matrix.page.app import make_app  # noqa: PLC0415
     from matrix.page.data import Data  # noqa: PLC0415
     from matrix.run.folder import repository_root  # noqa: PLC0415
 
+    url = history_url(db)
+    with contextlib.suppress(StoreAwayError):  # told on the page; an address that is none is told here
+        store = open_for_reading(url)
+        if store is not None:
+            store.close()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)
@@ -34,5 +42,5 @@ def command(host: str, port: int, names: tuple[str, ...], db: str | None) -> Non
         raise ToolError(f"cannot listen on {host}:{port}: {e.strerror}", "choose another: --port 0") from None
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"http://{shown}:{listening.getsockname()[1]}/", err=True)
-    app = make_app(Data(repository_root(), history_url(db)), ["localhost", "127.0.0.1", "[::1]", shown, *names])
+    app = make_app(Data(repository_root(), url), ["localhost", "127.0.0.1", "[::1]", shown, *names])
     uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])

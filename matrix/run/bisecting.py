@@ -278,7 +278,11 @@ def _git(root: Path, *args: str) -> str:
     )
     if done.returncode:
         what = args[-1].removesuffix("^{commit}")
+        outside = "--show-toplevel" in args
         raise UsageError(
-            f"git {args[0]} {what}: {done.stderr.strip() or 'no such revision'}", "name revisions of this repository"
+            f"git {args[0]} {what}: {done.stderr.strip() or 'no such revision'}",
+            "bisect compares commits: run it inside of a repository"
+            if outside
+            else "name revisions of this repository",
         )
     return done.stdout.strip()

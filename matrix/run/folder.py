@@ -70,8 +70,10 @@ def find(root: Path, text: str) -> Path:
         return found[0]
     if found:
         raise UsageError(f"run {text!r} may be {found[0].name} or {found[1].name}", "write more of its id")
-    last = f"; the last is {known[-1].name}" if known else ""
-    raise UsageError(f"no run {text!r} in {runs_folder(root)}{last}", "matrix show lists the runs that are there")
+    if not known:
+        raise UsageError(f"no run {text!r}: there is none in {runs_folder(root)} yet", "matrix run makes one")
+    said = f"no run {text!r} in {runs_folder(root)}; the last is {known[-1].name}"
+    raise UsageError(said, "matrix show lists the runs that are there")
 
 
 @contextlib.contextmanager

@@ -111,6 +111,16 @@ def test_a_port_that_is_taken_is_said_with_what_to_write(tmp_path):
     assert "--port 0" in done.stderr
 
 
+def test_a_history_that_is_no_address_is_refused_before_anything_is_served(tmp_path):
+    done = subprocess.run(
+        matrix("serve", "--port", "0", "--db", "foo://x"), cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "foo" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_job_with_a_hostile_name_has_its_pages(tmp_path):
     from urllib.parse import quote
 
