@@ -192,8 +192,10 @@ def move(job: JobRecord, to: Status, *, reason: str | None = None) -> None:
     job.reason = reason
 
 
-def passed_at_last(job: JobRecord) -> str:
-    """Say on which attempt a job passed, and what the ones before came to."""
+def passed_at_last(job: JobRecord) -> str | None:
+    """Say on which attempt a job passed, and what the ones before came to; nothing where it never did otherwise."""
+    if all(a.status is Status.PASSED for a in job.attempts):
+        return None
     before = [f"attempt {a.n}: {a.causes[0].category if a.causes else a.status}" for a in job.attempts[:-1]]
     return f"passed on attempt {job.attempts[-1].n} ({', '.join(before)})"
 

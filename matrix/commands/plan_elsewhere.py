@@ -13,8 +13,11 @@ from matrix.commands.choose import Chosen
 from matrix.engine.actions import Matrix, matrices
 from matrix.engine.slurm.fit import arguments, fit
 from matrix.errors import UsageError
+from matrix.plan.forecast import expected_times
+from matrix.plan.graph import needed_jobs, tails
 from matrix.plan.hosts import hosts_file, read_hosts
 from matrix.run.engines import slurm_nodes
+from matrix.run.times import known_times
 
 _MOST = 1 << 20  # bytes that GitHub takes as the outputs of one job
 
@@ -41,13 +44,20 @@ def for_slurm(chosen: Chosen, *, as_json: bool) -> None:
 def for_actions(chosen: Chosen, *, github_output: bool) -> None:
     """Print the matrices, and add them to the outputs of the workflow's job."""
     file = hosts_file()
-    found = matrices(chosen.jobs, read_hosts(file) if file else [], given=chosen.handoffs, policy=chosen.spec.retry)
+    hosts = read_hosts(file) if file else []
+    known = known_times(chosen.jobs, chosen.spec.root, {c.model for host in hosts for c in host.cards}, os.environ)
+    if known.problem:
+        click.echo(f"matrix: {known.problem}", err=True)
+    expected = {name: e.seconds for name, e in expected_times(chosen.jobs, known.past).items()}
+    found = matrices(chosen.jobs, hosts, given=chosen.handoffs, policy=chosen.spec.retry, expected=expected)
     skipped = [{"name": c.job.name, "reason": c.reason} for c in chosen.choices if not c.selected]
     document: dict[str, Any] = {
         "schema": "actions-plan/1",
         "spec": {"path": chosen.spec.path.name, "sha256": chosen.spec.sha256},
         "matrices": [{"id": m.id, "wave": m.wave, "matrix": m.document} for m in found],
         "skipped": skipped,
+        # Seconds that no number of runners can beat: the longest chain of hand-offs.
+        "bound": round(max(tails(needed_jobs(chosen.jobs), expected).values(), default=0.0), 3),
     }
     if github_output:
         _outputs(found)

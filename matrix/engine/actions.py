@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrix.errors import UsageError
-from matrix.plan.graph import needed_jobs, order
+from matrix.plan.graph import needed_jobs, order, tails
 from matrix.plan.hosts import Host
 from matrix.spec.job import Job
 from matrix.spec.retry import RetryRule, pauses
@@ -41,11 +41,16 @@ class Matrix:
 
 
 def matrices(
-    jobs: Sequence[Job], hosts: Sequence[Host], given: Collection[str] = (), policy: Sequence[RetryRule] = ()
+    jobs: Sequence[Job],
+    hosts: Sequence[Host],
+    given: Collection[str] = (),
+    policy: Sequence[RetryRule] = (),
+    expected: Mapping[str, float] | None = None,
 ) -> list[Matrix]:
-    """Return the matrices of the chosen jobs, wave by wave.
+    """Return the matrices of the chosen jobs, wave by wave; in a wave, those first that begin the longest chain.
 
-    `given`: hand-offs that come from elsewhere. `policy`: by which a cell tries again, which takes time.
+    `given`: hand-offs that come from elsewhere. `policy`: by which a cell tries again, which takes time. `expected`:
+    seconds of each job; GitHub starts cells in their order, as far as there are runners.
 
     Raises:
         UsageError: no runner has the cards that a job asks for.
@@ -55,6 +60,8 @@ def matrices(
         name: tuple(p for p in producers if _over_an_edge(jobs, name, p, given))
         for name, producers in needed_jobs(jobs).items()
     }
+    chain = tails(needs, expected or dict.fromkeys(needs, 0.0))
+    jobs = sorted(jobs, key=lambda job: -chain[job.name])
     wave: dict[str, int] = {}
     for name in order(needs):
         wave[name] = 1 + max((wave[p] for p in needs[name]), default=0)

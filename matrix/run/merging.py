@@ -103,8 +103,10 @@ def _job(job: Job, needs: Sequence[str], parts: Sequence[Part], copies: list[tup
     for part, record in ran:
         for attempt in record.attempts:
             merged.attempts.append(_attempt(attempt, job.name, len(merged.attempts) + 1, part, copies))
-    if ran or any(r.status is Status.BLOCKED for _, r in said):
-        last = (ran or said)[-1][1]
+    began = [(part, r) for part, r in ran if r.attempts]  # else it was cancelled before
+    blocked = [(part, r) for part, r in said if r.status is Status.BLOCKED]
+    if ran or blocked:
+        last = (began or ran or blocked)[-1][1]
         for name in ("allowed", "blocked_by", "facts", "failing_tests", "verdict", "status", "reason"):
             setattr(merged, name, getattr(last, name))
         if merged.status is Status.PASSED and len(merged.attempts) > 1:

@@ -74,6 +74,12 @@ def test_no_matrix_has_more_cells_than_github_takes():
     assert MAX_CELLS == 256
 
 
+def test_in_a_wave_the_job_that_begins_the_longest_chain_comes_first():
+    jobs = [job("quick"), job("first", produces=["w"]), job("long"), job("last", needs=["w"])]
+    found = matrices(jobs, [], expected={"quick": 1.0, "first": 2.0, "long": 5.0, "last": 9.0})
+    assert [[c["job"] for c in m.cells] for m in found] == [["first", "long", "quick"], ["last"]]
+
+
 def test_a_cell_says_what_its_workflow_must_know():
     found = cell(job("b@tp=2", needs=["a", "x"], produces=["b"], timeout=90.0), ["a", "x"], [])
     assert found == {
