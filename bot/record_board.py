@@ -103,7 +103,7 @@ def row_of(job: JobRecord, read: ReadLines, base_url: str | None) -> Row:
 
 def known_facts(job: JobRecord) -> tuple[KnownFact, ...]:
     """Return what a job reported of itself, and what the history knows of its failure."""
-    return tuple(KnownFact(f.key, _shown(f.value), f.source or "") for f in job.facts)
+    return tuple(KnownFact(f.name, _shown(f.value), f.source or "") for f in job.facts)
 
 
 def _history(run: RunRecord, base_url: str | None) -> tuple[Past, ...]:

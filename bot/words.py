@@ -35,7 +35,7 @@ _W: Mapping[str, tuple[str, str]] = {
     "failed_then": ("failed", "失败"),
     "passed_then": ("passed", "通过"),
     "compared": ("Compared with", "对比对象"),
-    "facts": ("Reported by the job", "任务自报"),
+    "facts": ("Noted", "备注"),
     "follows_from_it": ("Follows from it", "由此引发"),
     "waiting": ("Not finished", "未结束"),
     "running": ("running", "运行中"),

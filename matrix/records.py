@@ -75,7 +75,12 @@ class Fact(_Model):
 
     def said(self) -> str:
         """Write it for people: a key that a job chose as it is, our own in words."""
-        return f"{SEEN.replace('_', ' ') if self.key == SEEN else self.key}: {self.value}"
+        return f"{self.name}: {self.value}"
+
+    @property
+    def name(self) -> str:
+        """Return the key as people read it."""
+        return SEEN.replace("_", " ") if self.key == SEEN else self.key
 
 
 class Verdict(_Model):
