@@ -8,7 +8,7 @@ python --version
 run() { echo; echo "== $*"; python "$@"; }
 run benchmarks/overhead.py
 run benchmarks/makespan.py
-run benchmarks/verdicts.py --seeds 5 --at-once
+run benchmarks/verdicts.py --held-out --at-once
 run benchmarks/history.py
 for more in triage train_step parallel comments; do
   [ -f "benchmarks/$more.py" ] && run "benchmarks/$more.py"

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, and_, func, or_, select
 from matrix.history import schema
 from matrix.history.attribute import WINDOW, Observation
 
-_MOST = 2000  # newest observations that a verdict looks at
+_MOST = 2000  # observations that a verdict looks at, those nearest in time
 
 
 def observations(c: Connection, *, repository: str, job: str, signature: str | None, at: float) -> list[Observation]:
@@ -30,12 +30,12 @@ def observations(c: Connection, *, repository: str, job: str, signature: str | N
         )
     found: dict[tuple[str, str, int], Observation] = {}
     for statement in about:
-        for row in c.execute(_attempts(statement, repository)):
+        for row in c.execute(_attempts(statement, repository, at)):
             found[row.run_id, row.job, row.n] = _observation(row)
     return list(found.values())
 
 
-def _attempts(which: Select[tuple[str, str]], repository: str) -> Select[tuple[object, ...]]:
+def _attempts(which: Select[tuple[str, str]], repository: str, at: float) -> Select[tuple[object, ...]]:
     runs, attempts, causes = schema.runs, schema.attempts, schema.causes
     keys = which.subquery()
     first = and_(
@@ -57,13 +57,15 @@ def _attempts(which: Select[tuple[str, str]], repository: str) -> Select[tuple[o
             runs.c.pr,
             runs.c.author,
             runs.c.changed_files,
+            runs.c.branch,
+            runs.c.host,
         )
         .select_from(keys)
         .join(attempts, and_(attempts.c.run_id == keys.c[0], attempts.c.job == keys.c[1]))
         .join(runs, runs.c.id == attempts.c.run_id)
         .outerjoin(causes, first)
         .where(runs.c.repository == repository, attempts.c.status.in_(("passed", "failed", "timeout")))
-        .order_by(attempts.c.started.desc())
+        .order_by(func.abs(attempts.c.started - at))
         .limit(_MOST)
     )
 
@@ -81,6 +83,8 @@ def _observation(row: Row[tuple[object, ...]]) -> Observation:
         pr=row.pr,
         author=row.author,
         changed=frozenset(row.changed_files or ()),
+        branch=row.branch,
+        host=row.host or None,
     )
 
 

@@ -127,6 +127,8 @@ def _observation(run: RunRecord, job: JobRecord, attempt: Attempt) -> Observatio
         pr=run.pr,
         author=run.author,
         changed=frozenset(run.changed_files or ()),
+        branch=run.branch,
+        host=run.host or None,
     )
 
 
@@ -157,7 +159,9 @@ def _verdict(run: RunRecord, job: JobRecord, evidence: str, known: list[Observat
 
 
 def _is_generic(cause: Cause) -> bool:
-    return cause.line is None or (cause.category == "unknown" and bool(_GENERIC.search(cause.text)))
+    # What the runner itself is the witness of (a time limit, nothing ran) is alike in every run of a job.
+    of_runner = cause.line is None and cause.rule.startswith("runner-")
+    return of_runner or (cause.category == "unknown" and bool(_GENERIC.search(cause.text)))
 
 
 def _evidence(job: JobRecord, folder: Path | None, commands: Mapping[str, str] | None) -> str:
