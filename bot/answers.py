@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import difflib
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from bot.board import Board, all_rows
 from bot.commands import HELP, VERBS, Command, resolve
 from bot.comment import compose
-from bot.escape import Markdown, code, excerpt, fence
+from bot.escape import Markdown, code, prose
 from bot.facts import Facts
 from bot.intents import Cancel, Intent, Rerun
-from bot.runs import Job, Run
+from bot.quarantining import Wish, change_for, open_pull, patch_text
+from bot.runs import Job, Run, stored_id
+from matrix.errors import UsageError
 from matrix.history.feedback import Feedback
 from matrix.records import Status
 from matrix.triage import titles
 
-QUARANTINE = ".matrix/quarantine.yaml"
 FAILED = frozenset({Status.FAILED, Status.TIMEOUT, Status.CANCELLED, Status.ERROR})
 
 
@@ -44,16 +43,17 @@ class Context:
     board: Board
     user: str
     today: str  # 2026-12-01
+    url: str = ""  # of the comment with the command
     quarantine: str = ""  # text of the quarantine file on the base branch
+    opens_pull: bool = False  # /quarantine opens a pull request
     other: Facts | None = None  # of /compare's commit
     other_ref: str = ""
-    notes: dict[str, str] = field(default_factory=dict)
 
 
 def answer(command: Command, context: Context) -> Answer:
     """Say what to do for a command whose giver may give it."""
     if command.error:
-        return _no(command.error)
+        return Answer(False, command.error)
     return _HANDLERS[command.verb](command, context)
 
 
@@ -154,9 +154,7 @@ def _explain(command: Command, context: Context) -> Answer:
 
 def _compare(command: Command, context: Context) -> Answer:
     if context.other is None:
-        return _no(
-            f"no commit {code(command.words[0])}" if not context.notes.get("compare") else context.notes["compare"]
-        )
+        return _no(f"no commit {code(command.words[0])}")
     here = {job.name: job.status for jobs in context.facts.jobs.values() for job in jobs}
     there = {job.name: job.status for jobs in context.other.jobs.values() for job in jobs}
     both = [name for name in here if name in there]
@@ -173,24 +171,14 @@ def _compare(command: Command, context: Context) -> Answer:
 
 
 def _quarantine(command: Command, context: Context) -> Answer:
-    test = command.words[0]
-    if not re.fullmatch(r"[\w./:\[\]=, +-]{3,300}", test):
-        return _no("that is no test id: write it as pytest prints it, `tests/a.py::test_b`")
-    expires = (dt.date.fromisoformat(context.today) + dt.timedelta(days=30)).isoformat()
-    old = context.quarantine
-    if re.search(rf"test: [\"']?{re.escape(test)}[\"']?\s*$", old, re.MULTILINE):
-        return _no(f"{code(test)} is in {code(QUARANTINE)} already")
-    head = old if old.strip() else "tests:\n"
-    quoted = '"' + command.reason.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    entry = [f'test: "{test}"', f"owner: {context.user}", f"reason: {quoted}", f"expires: {expires}"]
-    new = head.rstrip("\n") + "\n  - " + "\n    ".join(entry) + "\n"
-    diff = difflib.unified_diff(
-        old.splitlines(keepends=True), new.splitlines(keepends=True),
-        f"a/{QUARANTINE}" if old else "/dev/null", f"b/{QUARANTINE}",
-    )  # fmt: skip
-    patch = fence(excerpt("".join(diff), 20_000), "diff")
-    text = f"apply this with {code('git apply')}; it expires on {expires}\n\n{patch}"
-    return Answer(True, Markdown(text))
+    pull = context.facts.pull
+    wish = Wish(command.words[0], context.user, command.reason, context.url, context.today)
+    try:
+        change = change_for(wish, context.quarantine)
+    except UsageError as e:
+        return _no(prose(e.message))
+    intents = (open_pull(wish, change, pull.base_ref),) if context.opens_pull else ()
+    return Answer(True, patch_text(change), intents)
 
 
 def _cancel(command: Command, context: Context) -> Answer:
@@ -241,7 +229,7 @@ def _wrong(command: Command, context: Context) -> Answer:
 def _run_of(name: str, facts: Facts) -> str | None:
     """Return the id of the run that a row speaks of: the matrix's own, else the workflow's."""
     inner = [a.record.id for a in facts.artifacts if any(j.name == name for j in a.record.jobs)]
-    return inner[0] if inner else next((f"github-{run.id}" for run, _ in facts.job_named(name)), None)
+    return inner[0] if inner else next((stored_id(run.id, run.attempt) for run, _ in facts.job_named(name)), None)
 
 
 def _help(command: Command, context: Context) -> Answer:

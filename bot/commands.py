@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rapidfuzz import fuzz, process
 
+from bot.escape import Markdown, code
 from bot.names import quote_name
 
 MAX_COMMANDS = 10  # in one comment
@@ -40,7 +41,7 @@ HELP = {
     ),
     "explain": ("show the evidence of a failing job", "展示失败任务的证据"),
     "compare": ("compare the failures with those of a branch or commit", "与某分支或提交的失败对比"),
-    "quarantine": ("answer with the change that quarantines a test", "给出隔离某测试的改动"),
+    "quarantine": ("give the change that quarantines a test", "给出隔离某测试的改动"),
     "cancel": ("cancel the runs of this head", "取消当前提交的运行"),
     "wrong": ("correct a diagnosis", "纠正诊断"),
     "help": ("show this", "显示本帮助"),
@@ -58,7 +59,12 @@ class Command:
     reason: str = ""
     category: str = ""
     line: int | None = None
-    error: str = ""
+    error: Markdown | None = None  # may quote what a stranger wrote, so it is Markdown by type
+
+
+def _mistake(verb: str, text: str) -> Command:
+    """Make a command that only says what is wrong with it; whatever `text` quotes has been escaped."""
+    return Command(verb, error=Markdown(text))
 
 
 # What keyboards and editors make of plain quotes, blanks and dashes.
@@ -124,7 +130,7 @@ def parse(body: str) -> list[Command]:
     found = [command for line in command_lines(body) if (command := _command(line))]
     unique = list(dict.fromkeys(found))
     if len(unique) > MAX_COMMANDS:
-        return [Command("help", error=f"{len(unique)} commands in one comment; at most {MAX_COMMANDS} are read")]
+        return [_mistake("help", f"{len(unique)} commands in one comment; at most {MAX_COMMANDS} are read")]
     return unique
 
 
@@ -136,7 +142,7 @@ def _command(line: str) -> Command | None:
         near = process.extractOne(word, [*VERBS, *ALIASES], scorer=fuzz.ratio, score_cutoff=82)
         if "/" in word or near is None:
             return None
-        return Command(verb, error=f"no such command; did you mean `/{near[0]}`?")
+        return _mistake(verb, f"no such command; did you mean `/{near[0]}`?")
     words = split(rest)
     return _PARSERS[verb](words) if verb in _PARSERS else Command(verb, tuple(words))
 
@@ -151,10 +157,10 @@ def _rerun(words: list[str]) -> Command:
         if option in ("--times", "-n"):
             value = value or (todo.pop(0) if todo else "")
             if not value.isascii() or not value.isdecimal() or not 1 <= int(value[:9]) <= MAX_TIMES:
-                return Command("rerun", error=f"--times wants a number from 1 to {MAX_TIMES}")
+                return _mistake("rerun", f"--times wants a number from 1 to {MAX_TIMES}")
             times = int(value)
         elif word.startswith("--"):
-            return Command("rerun", error=f"unknown option {word[:40]!r}; there is only --times")
+            return _mistake("rerun", f"unknown option {code(word[:40])}; there is only --times")
         else:
             names.append(word)
     if names in (["all"], ["everything"]):
@@ -162,21 +168,19 @@ def _rerun(words: list[str]) -> Command:
     if names in (["failed"], ["all-failed"]):  # the second is Paddle's CI's word
         names = []
     if times > 1 and not names:
-        return Command("rerun", error="--times wants the name of a job")
+        return _mistake("rerun", "--times wants the name of a job")
     return Command("rerun", tuple(names), times=times)
 
 
 def _compare(words: list[str]) -> Command:
     if len(words) != 1 or not re.fullmatch(r"[\w][\w./@^~-]{0,200}", words[0]) or ".." in words[0]:
-        return Command("compare", error="write a branch, tag or commit: `/compare main`")
+        return _mistake("compare", "write a branch, tag or commit: `/compare main`")
     return Command("compare", (words[0],))
 
 
 def _quarantine(words: list[str]) -> Command:
     if len(words) < 2:
-        return Command(
-            "quarantine", error="write the test and a reason: `/quarantine tests/a.py::test_b flaky since …`"
-        )
+        return _mistake("quarantine", "write the test and a reason: `/quarantine tests/a.py::test_b flaky since …`")
     return Command("quarantine", (words[0],), reason=" ".join(words[1:])[:300])
 
 
@@ -185,9 +189,9 @@ def _wrong(words: list[str]) -> Command:
     values = dict(w.split("=", 1) for w in words if re.match(r"(category|line)=", w))
     category, line = values.get("category", ""), values.get("line", "")
     if not names or not re.fullmatch(r"[a-z][a-z0-9_]{1,60}", category):
-        return Command("wrong", error="write the job and the right category: `/wrong NAME category=ID line=N`")
+        return _mistake("wrong", "write the job and the right category: `/wrong NAME category=ID line=N`")
     if line and not re.fullmatch(r"[1-9]\d{0,8}", line):
-        return Command("wrong", error="line wants the number of a line in the log, from 1")
+        return _mistake("wrong", "line wants the number of a line in the log, from 1")
     return Command("wrong", tuple(names), category=category, line=int(line) if line else None)
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from bot.github import GitHub, GitHubError
 from bot.lifecycle import Comment
+from bot.runs import stored_id
 from matrix.history import feedback as history
 from matrix.history.feedback import BRANCH, FILE, Feedback
 from matrix.history.store import StoreAwayError, open_store
@@ -157,7 +158,7 @@ def _feedback(repository: str, number: int, report: Comment, reaction: dict[str,
     # What was edited after the vote may not be what was voted on; nor is it clear which of several was meant.
     clear = len(said) == 4 and created >= report.updated
     category, rule, verdict, confidence = said if clear else ("", "", "", "")
-    runs = [i for i, _, _ in report.state.runs.values()]
+    runs = [stored_id(run, attempt) for run, attempt, _ in report.state.runs.values()]
     return Feedback(
         id=_id(reaction),
         at=dt.datetime.fromisoformat(created).timestamp(),

@@ -94,6 +94,19 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenPull:
+    """A pull request of ours that changes one file."""
+
+    branch: str
+    base: str
+    path: str
+    text: str  # of the whole file
+    message: str
+    title: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
 class Issue:
     """The one issue about a red branch: opened, updated, or (body None) closed."""
 
@@ -101,4 +114,4 @@ class Issue:
     body: str | None
 
 
-Intent = Create | Edit | Delete | React | Unreact | Reply | Rerun | Cancel | Check | Issue
+Intent = Create | Edit | Delete | React | Unreact | Reply | Rerun | Cancel | Check | Issue | OpenPull

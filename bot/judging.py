@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from bot.facts import Artifact, Facts
-from bot.runs import Job, Pull, Run
+from bot.runs import Job, Pull, Run, stored_id
 from matrix.errors import ToolError
 from matrix.history.remember import judge
 from matrix.history.rows import rows_of
@@ -65,7 +65,7 @@ def _record(facts: Facts, run: Run, jobs: list[Job], repository: str) -> RunReco
         )
         records[job.name] = JobRecord(name=job.name, suite=run.workflow, status=job.status, attempts=[attempt])
     return RunRecord(
-        id=f"github-{run.id}.{run.attempt}",
+        id=stored_id(run.id, run.attempt),
         spec=SpecRef(path=run.path, sha256=""),
         engine="actions",
         host="",

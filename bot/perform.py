@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import logging
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote
 
 from bot.checks import NAME
 from bot.github import GitHub, GitHubError
-from bot.intents import Annotation, Cancel, Check, Create, Delete, Edit, Intent, Issue, React, Reply, Rerun, Unreact
+from bot.intents import (
+    Annotation,
+    Cancel,
+    Check,
+    Create,
+    Delete,
+    Edit,
+    Intent,
+    Issue,
+    OpenPull,
+    React,
+    Reply,
+    Rerun,
+    Unreact,
+)
 from bot.lifecycle import Comment
 from bot.state import is_report
 
@@ -74,6 +90,46 @@ class Performer:
                 self._check(intent)
             case Issue(title, body):
                 self._issue(title, body)
+            case OpenPull():
+                self.open_pull(intent)
+
+    def open_pull(self, wanted: OpenPull) -> str:
+        """Open a pull request that changes one file, or find the one that is there; returns its page.
+
+        Raises:
+            GitHubError: the token may not write contents or open pull requests.
+
+        """
+        owner = self.github.repository.partition("/")[0]
+
+        def mine() -> Any:
+            listed = self.github.pages("/pulls", most=10, head=f"{owner}:{wanted.branch}", state="open")
+            return next(iter(listed), None)
+
+        if (there := mine()) is None:
+            self._branch_with(wanted)
+            body = {"title": wanted.title, "head": wanted.branch, "base": wanted.base, "body": wanted.body}
+            there = self.github.post("/pulls", body, done=mine)
+        return f"https://github.com/{self.github.repository}/pull/{int(there['number'])}"
+
+    def _branch_with(self, wanted: OpenPull) -> None:
+        """Make a branch that holds the base's files and the new text; what an earlier try left is gone on with."""
+
+        def branch() -> Any:
+            return self.github.find(f"/commits/{quote(wanted.branch, safe='')}")
+
+        sha = self.github.get(f"/commits/{quote(wanted.base, safe='')}")["sha"]
+        try:
+            self.github.post("/git/refs", {"ref": f"refs/heads/{wanted.branch}", "sha": sha}, done=branch)
+        except GitHubError as e:
+            if e.status != 422:  # it is there
+                raise
+        old = self.github.find(f"/contents/{wanted.path}", ref=wanted.branch) or {}
+        content = base64.b64encode(wanted.text.encode()).decode()
+        if (old.get("content") or "").replace("\n", "") == content:
+            return
+        body = {"message": wanted.message, "content": content, "branch": wanted.branch}
+        self.github.put(f"/contents/{wanted.path}", body | ({"sha": old["sha"]} if old.get("sha") else {}))
 
     def _post_comment(self, number: int, body: str, is_it: Any) -> None:
         def done() -> Any:

@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bot.commands import Command
+from bot.escape import Markdown, code
 from matrix.errors import UsageError
 
 PATH = ".github/matrix-bot.yaml"
@@ -36,6 +37,9 @@ class Policy(_Model):
         "ok-to-test", description="A newcomer's pull request wants this label before its author may re-run."
     )
     reruns_per_user_per_day: int = Field(30, ge=0, description="On one pull request; admins have no limit.")
+    quarantine_pull_request: bool = Field(
+        False, description="/quarantine opens a pull request with its change, instead of answering with a patch."
+    )
     languages: tuple[Literal["en", "zh"], ...] = Field(("en", "zh"), description="Of the comment, in this order.")
     ignore_workflows: tuple[str, ...] = Field((), description="Names or paths of workflows that are not reported.")
 
@@ -95,7 +99,7 @@ def denial(
     association: str,
     labels: frozenset[str],
     spent: int,
-) -> str | None:
+) -> Markdown | None:
     """Why this user may not give this command now; None if they may.
 
     `permission`: the user's on the repository. `spent`: re-runs that they asked for today on this pull request.
@@ -105,9 +109,10 @@ def denial(
     if rank < _RANK[rule.permission]:
         if not (rule.author and is_author):
             whom = " or the author of the pull request" if rule.author else ""
-            return f"`/{name}` wants {rule.permission} permission{whom}"
+            return Markdown(f"`/{name}` wants {rule.permission} permission{whom}")
         if name == "rerun" and association in NEWCOMERS and policy.approved_label not in labels:
-            return f"a maintainer must add the label `{policy.approved_label}` first, since you are new here"
+            label = code(policy.approved_label)
+            return Markdown(f"a maintainer must add the label {label} first, since you are new here")
     if command.verb == "rerun" and rank < 3 and spent >= policy.reruns_per_user_per_day:
-        return f"your {policy.reruns_per_user_per_day} re-runs of today on this pull request are used up"
+        return Markdown(f"your {policy.reruns_per_user_per_day} re-runs of today on this pull request are used up")
     return None

@@ -82,6 +82,11 @@ class Run:
         return self.status not in (Status.RUNNING, Status.PENDING)
 
 
+def stored_id(run: int | str, attempt: int) -> str:
+    """Return the id under which the history keeps an attempt of a workflow's run: each attempt is one of its own."""
+    return f"github-{run}.{attempt}"
+
+
 def run_of(data: Json) -> Run:
     """Read a workflow run."""
     return Run(

@@ -7,8 +7,9 @@ import logging
 import secrets
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field, replace
+from urllib.parse import quote
 
-from bot.answers import QUARANTINE, Answer, Context, answer, job_digest
+from bot.answers import Answer, Context, answer, job_digest
 from bot.board import Board
 from bot.commands import Command, parse
 from bot.comment import compose
@@ -17,14 +18,15 @@ from bot.escape import Markdown, prose
 from bot.events import CommandEvent, Event, JobEvent, PullEvent, RunEvent
 from bot.facts import Facts, find_pulls, gather
 from bot.facts_board import board_of_facts
-from bot.feedback import Keeper, keep
+from bot.feedback import Keeper, comment_url, keep
 from bot.github import GitHub, GitHubError
-from bot.intents import Edit, Issue, React, Reply, Rerun, Unreact
+from bot.intents import Edit, Issue, OpenPull, React, Reply, Rerun, Unreact
 from bot.judging import judge_facts
 from bot.listening import corrections, poll, votes_on
 from bot.logs import Diagnose, diagnose_log
 from bot.perform import Performer, comments_on
 from bot.policy import PATH, Policy, denial, parse_policy
+from bot.quarantining import QUARANTINE, opened
 from bot.runs import Pull, Run, job_of, pull_of, run_of
 from bot.sync import pull_lock, sync
 from matrix.errors import UsageError
@@ -222,7 +224,7 @@ class Bot:
                 association=pull.association, labels=labels, spent=spent,
             )  # fmt: skip
             if refused:
-                pairs.append((command, Answer(False, Markdown(refused))))
+                pairs.append((command, Answer(False, refused)))
                 continue
             logs = any(c.verb in WANTS_LOGS for c in commands)
             facts = facts or self._gather(pull, policy, read_logs=logs)
@@ -234,13 +236,15 @@ class Bot:
 
     def _context(self, command: Command, event: CommandEvent, facts: Facts, pull: Pull) -> Context:
         board = board_of_facts(facts, web=f"https://github.com/{self.github.repository}")
-        context = Context(facts, board, event.user, self.day())
+        url = comment_url(self.github.repository, event.number, event.comment)
+        context = Context(facts, board, event.user, self.day(), url)
         if command.verb == "quarantine":
-            return replace(context, quarantine=self._file(QUARANTINE, pull.base_ref) or "")
+            opens = self._policy_or_default(pull).quarantine_pull_request
+            return replace(context, quarantine=self._file(QUARANTINE, pull.base_ref) or "", opens_pull=opens)
         if command.verb == "compare" and command.words:
             ref = command.words[0]
             try:
-                sha = self.github.get(f"/commits/{ref}")["sha"]
+                sha = str(self.github.get(f"/commits/{quote(ref, safe='')}")["sha"])
             except GitHubError as e:
                 if e.status in (404, 422):
                     return context
@@ -259,7 +263,10 @@ class Bot:
         if head != facts.pull.head:
             return Answer(False, Markdown(f"the head moved to <code>{head[:10]}</code>; comment again"))
         try:
-            performer.perform(number, made.intents)
+            for intent in made.intents:
+                if isinstance(intent, OpenPull):
+                    return opened(performer, intent, made)
+                performer.perform(number, [intent])
         except GitHubError as e:
             return Answer(
                 False, Markdown(prose(f"GitHub refused: {e.status or 'no answer'} {e.message.rpartition(': ')[2]}"))

@@ -108,11 +108,22 @@ def load(root: Path) -> Quarantine:
     path = root / FILE
     try:
         with path.open("rb") as f:
-            document = parse(f.read(_MOST + 1))
+            data = f.read(_MOST + 1)
     except FileNotFoundError:
         return Quarantine()
     except OSError as e:
         raise SpecError(str(path), [Problem(0, "", (e.strerror or str(e)).lower())]) from None
+    return read(data, str(path))
+
+
+def read(text: bytes, path: str) -> Quarantine:
+    """Read the text of a quarantine file; `path` names it in what is said of mistakes.
+
+    Raises:
+        SpecError: every mistake in it, with its line.
+
+    """
+    document = parse(text)
     problems = list(document.problems)
     data = plain(document.data)
     if not problems and data is not None:
@@ -131,5 +142,5 @@ def load(root: Path) -> Quarantine:
                 )
             )
     if problems:
-        raise SpecError(str(path), problems)
+        raise SpecError(path, problems)
     return Quarantine()

@@ -2,6 +2,7 @@ import pytest
 from hostile import mix
 from hypothesis import given
 from hypothesis import strategies as st
+from rendering import problems
 
 from bot.commands import VERBS, Command, parse, resolve, split
 from bot.names import quote_name
@@ -140,3 +141,33 @@ def test_any_comment_is_read_without_error(chance):
 def test_reading_is_not_slow_for_hostile_nesting():
     for piece in ("[", "*a ", "`", "> ", "<", "![", "/rerun `\n", "- "):
         parse(piece * 5000)
+
+
+HOSTILE = (
+    "@octo/team",
+    "#12",
+    "o/r#2",
+    "https://e.invalid/x",
+    "<img/src=x>",
+    "![i](http://e.invalid/p.png)",
+    "`@octocat`",
+    "``#3``",
+)
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/rerun --{}",
+        "/rerun a --times {}",
+        "/compare {}",
+        "/wrong {} category={}",
+        "/wrong a line={}",
+        "/quarantine {}",
+    ],
+)
+def test_what_is_said_of_a_mistake_acts_on_nobody(line, word):
+    command = parse(line.replace("{}", word))[0]
+    assert command.error
+    assert not problems(f"❌ {command.error}")

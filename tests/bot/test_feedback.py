@@ -142,7 +142,7 @@ def test_a_correction_is_kept_with_what_was_said_and_the_line_that_it_names(fake
     assert (item.id, item.author, item.right, item.job) == (f"comment-{c}-1", "wendy", False, "unit")
     assert (item.category, item.rule, item.corrected_category) == ("test_assertion", "r", "disk_full")
     assert (item.corrected_line, item.text) == (2, "OSError: [Errno 28] No space left on device")
-    assert item.run_id == f"github-{rid}"
+    assert item.run_id == f"github-{rid}.1"  # as the history names this attempt
 
 
 def test_a_refused_correction_is_not_kept(fake, bot, read):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from fake_github import Fault
+from rendering import problems
 from test_sync import LOG, LOGIN, A, B, diagnose, report
 
 from bot.conversation import placeholder
@@ -13,6 +14,15 @@ from bot.policy import PATH
 from bot.runs import run_of
 from bot.service import Bot
 from bot.state import MARKER
+from matrix.history import quarantine
+
+QUARANTINED = """quarantine:
+  - test: t/a.py::old  # since the port moved
+    owner: x
+    reason: y
+    issue: https://github.com/octo/repo/issues/1
+    expires: 2027-01-31
+"""
 
 
 @pytest.fixture
@@ -151,13 +161,46 @@ def test_compare_names_what_fails_only_here(fake, say, failed):
     assert "no commit" in say("/compare nope")
 
 
+@pytest.mark.parametrize("ref", ["main/pulls", "main/check-runs", "release/1.0"])
+def test_a_ref_is_one_segment_of_an_address_whatever_it_holds(fake, say, failed, ref):
+    fake.commits["release/1.0"] = fake.commits["main"] = B
+    fake.add_run(B, [("gpu", "failure", LOG)], event="push")
+    text = say(f"/compare {ref}")
+    assert ("failed in both: `gpu`" in text) == (ref == "release/1.0")
+    assert ("no commit" in text) == (ref != "release/1.0")
+
+
 def test_quarantine_answers_with_a_patch(fake, say, failed):
-    fake.contents[("main", ".matrix/quarantine.yaml")] = 'tests:\n  - test: "t/a.py::old"\n    owner: x\n'
+    fake.contents[("main", ".matrix/quarantine.yaml")] = QUARANTINED
     text = say('/quarantine t/b.py::new[x] fails "sometimes" ```')
     assert '+  - test: "t/b.py::new[x]"' in text
-    assert "+    expires: 2026-12-31" in text
-    assert "already" in say("/quarantine t/a.py::old because")
+    assert '+    expires: "2026-12-31"' in text
+    assert "already, until 2027-01-31" in say("/quarantine t/a.py::old because")
     assert "no test id" in say("/quarantine $(rm) because")
+
+
+def test_quarantine_opens_one_pull_request_where_the_policy_allows_it(fake, say, failed):
+    fake.contents[("main", ".matrix/quarantine.yaml")] = QUARANTINED
+    fake.contents[("main", PATH)] = "quarantine_pull_request: true\n"
+    fake.commits["main"] = B
+    for _ in range(2):
+        assert re.search(r"✅ .*opened \[pull request (\d+)\]", say("/quarantine t/b.py::new fails @octocat #7"))
+    (made,) = [p for n, p in fake.pulls.items() if n != 7]
+    assert (made["base"]["ref"], made["title"]) == ("main", "Quarantine a test until 2026-12-31")
+    assert not problems(made["body"], ("https://github.com/octo/repo/pull/7#issuecomment-",))
+    branch = made["head"]["ref"]
+    entries = quarantine.read(fake.contents[(branch, ".matrix/quarantine.yaml")].encode(), "q").entries
+    assert [(e.test, e.owner) for e in entries] == [("t/a.py::old", "x"), ("t/b.py::new", "wendy")]
+    assert fake.contents[("main", ".matrix/quarantine.yaml")] == QUARANTINED
+
+
+@pytest.mark.parametrize("call", ["POST .*/git/refs", "PUT .*/contents", "POST .*/pulls$"])
+def test_where_github_lets_us_open_no_pull_request_the_patch_is_the_answer(fake, say, failed, call):
+    fake.contents[("main", PATH)] = "quarantine_pull_request: true\n"
+    fake.commits["main"] = B
+    fake.faults.append(Fault(403, {"message": "not permitted to create pull requests"}, {}, call))
+    text = say("/quarantine t/b.py::new fails")
+    assert "does not let me open a pull request (403), so apply this with `git apply`" in text
 
 
 def test_wrong_is_noted_for_the_score(fake, say, failed):

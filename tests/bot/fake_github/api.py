@@ -19,7 +19,7 @@ R = "/repos/<owner>/<name>"
 ROUTES = [
     ("GET", R, "repo"), ("GET", "/rate_limit", "rate"), ("GET", "/user", "user_me"),
     *((method, R + path, handler) for method, path, handler in [
-        ("GET", "/pulls", "pulls_list"), ("GET", "/pulls/<int:n>", "pull"), ("GET", "/pulls/<int:n>/files", "files"),
+        ("GET", "/pulls", "pulls_list"), ("POST", "/pulls", "pull_new"), ("GET", "/pulls/<int:n>", "pull"), ("GET", "/pulls/<int:n>/files", "files"),
         ("GET", "/issues", "issues_list"), ("POST", "/issues", "issue_new"),
         ("GET", "/issues/<int:n>", "issue"), ("PATCH", "/issues/<int:n>", "issue_edit"),
         ("GET", "/issues/<int:n>/comments", "comments"), ("POST", "/issues/<int:n>/comments", "comment_new"),
@@ -90,6 +90,17 @@ class Api(World):
             if q.args.get("head") in (None, p["head"]["label"]) and q.args.get("state", "open") in ("all", p["state"])
         ]  # fmt: skip
         return self._page(q, [self._simple(p) for p in found])
+
+    def h_pull_new(self, q):
+        branch = q.json["head"]
+        if not any(b == branch for b, _ in self.contents):
+            raise invalid("PullRequest", "head", "invalid")
+        n = next(self.ids)
+        made = self.add_pull(
+            n, f"{n:040x}", title=q.json["title"], author=self.actor, branch=branch, base=q.json["base"]
+        )
+        made["body"] = q.json["body"]
+        return made, 201
 
     def _simple(self, p):
         v = copy.deepcopy(self._ex0("pull-request-simple-items")[0])
@@ -232,7 +243,10 @@ class Api(World):
         branch = q.json["ref"].removeprefix("refs/heads/")
         if any(b == branch for b, _ in self.contents):
             raise ApiError(422, "Reference already exists")
-        self.contents |= {(branch, path): text for path, text in self.trees[q.json["sha"]].items()}
+        sha = q.json["sha"]
+        files = self.trees.get(sha) or {p: t for (b, p), t in self.contents.items() if self.commits.get(b) == sha}
+        self.contents |= {(branch, path): text for path, text in (files or {"README.md": ""}).items()}
+        self.commits[branch] = sha
         v = self._ex("git-ref", ref=q.json["ref"], url=f"{self.repo_url}/git/{q.json['ref']}")
         v["object"].update(sha=q.json["sha"])
         return v, 201

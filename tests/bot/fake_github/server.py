@@ -11,6 +11,7 @@ import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from openapi_core import OpenAPI
 from openapi_core.contrib.werkzeug import WerkzeugOpenAPIRequest, WerkzeugOpenAPIResponse
@@ -146,7 +147,10 @@ class FakeGitHub(Api):
     def _answer(self, q):
         rate = self._rate()
         try:
-            handler, arguments = self.urls.bind_to_environ(q.environ).match()
+            # As it was sent: a slash inside a name (`release%2F1.0`) parts nothing.
+            raw = q.environ.get("REQUEST_URI", q.path).partition("?")[0]
+            handler, arguments = self.urls.bind("").match(raw, q.method)
+            arguments = {k: unquote(v) if isinstance(v, str) else v for k, v in arguments.items()}
             if arguments.pop("owner", self.owner) + "/" + arguments.pop("name", self.name) != self.full_name:
                 raise NotFound
             asked = WerkzeugOpenAPIRequest(q)
@@ -212,6 +216,8 @@ class _Hosted:
 
     @property
     def path(self):
-        """The path; the document has one parameter for a file's whole path, which its checker wants in one segment."""
+        """The path; a file's whole path and a name with slashes are one parameter, which the checker wants in one segment."""
         head, contents, file = self._request.path.partition("/contents/")
-        return head + contents + file.replace("/", "%2F")
+        if contents:
+            return head + contents + file.replace("/", "%2F")
+        return self._request.request.environ.get("REQUEST_URI", head).partition("?")[0]
