@@ -98,7 +98,7 @@ class Live:
     def line(self, job: JobRecord) -> str:
         """Return the plain line that tells of a job's new state."""
         attempt = job.attempts[-1] if job.attempts else None
-        parts = [f"{self._now():%H:%M:%S}", one_line(job.name), str(job.status)]
+        parts = [f"{self._now():%H:%M:%SZ}", one_line(job.name), str(job.status)]
         if attempt and attempt.n > 1 and job.status is not Status.PENDING:
             parts.append(f"(attempt {attempt.n})")
         if job.status is Status.RUNNING:

@@ -40,9 +40,9 @@ def test_without_a_terminal_each_change_of_state_is_one_line(runs):
         shown.update()
         run.jobs[1].status, run.jobs[1].blocked_by = Status.BLOCKED, ["sft"]
     assert written(c).splitlines() == [
-        "09:32:11 sft running on H20 #2 expected 5m00s",
-        "09:32:11 sft passed after 1m35s",
-        "09:32:11 lora blocked by sft",
+        "09:32:11Z sft running on H20 #2 expected 5m00s",
+        "09:32:11Z sft passed after 1m35s",
+        "09:32:11Z lora blocked by sft",
     ]
 
 
@@ -52,7 +52,7 @@ def test_a_second_attempt_is_a_change_too(runs):
     with live(runs.run_of(job), c) as shown:
         job.attempts.append(job.attempts[0].model_copy(update={"n": 2}))
         shown.update()
-    assert written(c).splitlines()[-1] == "09:32:11 sft failed (attempt 2) after 1m35s"
+    assert written(c).splitlines()[-1] == "09:32:11Z sft failed (attempt 2) after 1m35s"
 
 
 def test_on_a_terminal_a_table_is_drawn_and_taken_away(runs):
