@@ -34,7 +34,8 @@ class Jobs:
         try:
             self.spec = _spec_path(given, config.invocation_params.dir)
         except MatrixError as e:
-            raise pytest.UsageError(f"{e.message}; {e.advice}" if e.advice else e.message) from None
+            advice = (e.advice or "").replace("matrix run PATH", "--matrix=PATH")
+            raise pytest.UsageError(f"{e.message}; {advice}" if advice else e.message) from None
         wanted = f"{self.spec}::{selected}" if selected else str(self.spec)
         named = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else []
         here = {str(self.spec), self.spec.name}
@@ -120,7 +121,7 @@ class JobItem(pytest.Item):
                 if good or ended is not None or time.monotonic() - since > _SETTLED:
                     return run, folder, record
             elif ended is not None:
-                pytest.fail(f"the matrix run ended before {self.name} did: {ended}", pytrace=False)
+                pytest.fail(ended, pytrace=False)
             time.sleep(_POLL)
 
     def _describe(self, record: JobRecord) -> None:

@@ -107,7 +107,11 @@ class Runner:
             time.sleep(0.05)
         code = child.wait()
         said = (self.meeting.at / "output").read_text(encoding="utf-8", errors="replace").strip()
-        self.meeting.say_ended(f"exit code {code}" if found else f"exit code {code}: {said[-2000:]}")
+        if found:
+            self.meeting.say_ended(f"the matrix run ended with exit code {code} before this job did")
+        else:  # it never began: what it said, in the words of pytest's options
+            reason = said[-2000:].removeprefix("matrix: ").replace(": --cards ", ": --matrix-cards ")
+            self.meeting.say_ended(f"{reason or f'exit code {code}'}\nso no job of the matrix was run")
 
     def pytest_sessionfinish(self) -> None:
         """End a run that nobody waits for any more."""

@@ -100,6 +100,14 @@ def test_a_run_that_cannot_begin_fails_its_items_with_the_reason(project):
     project.write("matrix.yaml", MATRIX)
     assert project.pytest("--matrix", "-k", "card") == 1
     assert "card asks for 1 card; this host has 0" in project.out
+    assert "pretend some: --matrix-cards 1\n" in project.out
+    assert "- Failed: card asks for 1 card" in project.out, "the reason comes first, where the summary cuts"
+
+
+def test_without_a_matrix_the_way_to_the_first_one_is_said(project):
+    project.write("tests/test_a.py", "def test_a(): pass\n")
+    assert project.pytest("--matrix") == 4
+    assert "write a first one with `matrix init`, or name it: --matrix=PATH" in project.out
 
 
 def test_a_segfault_and_a_job_that_holds_the_gil_are_told_by_their_cause(project):
