@@ -40,6 +40,7 @@ def command(job: str, good: str, bad: str, spec: Path | None, cards: str | None,
             "schema": "bisect/1",
             "job": job,
             "commit": found,
+            "or": b.untested,
             "signature": b.signature,
             "runs": runs,
             "log2": math.log2(n),
@@ -48,9 +49,11 @@ def command(job: str, good: str, bad: str, spec: Path | None, cards: str | None,
     elif found is None:
         click.echo(f"cannot tell after {runs} runs (log2 of {n} commits is {math.log2(n):.1f}): see {b.cache}")
     else:
-        before = b.good if found == b.commits[0] else b.commits[b.commits.index(found) - 1]
+        older = [c for c in [b.good, *b.commits[: b.commits.index(found)]] if c not in b.untested]
         click.echo(f"first bad commit: {found}  ({runs} runs; log2 of {n} commits is {math.log2(n):.1f})")
-        for commit in (before, found):
+        if b.untested:
+            click.echo(f"or one right before it that cannot be tested: {' '.join(b.untested)}")
+        for commit in (older[-1], found):
             for r in b.results.get(commit, []):
                 click.echo(f"  {commit[:10]} {r.said}: {r.run}" + (f": {r.text}" if r.said == "failed" else ""))
     sys.exit(0 if found else 1)

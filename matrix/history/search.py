@@ -20,15 +20,17 @@ ODDS = 1000.0
 FLAKE_RATES = ((0.0, 0.55), (0.02, 0.12), (0.05, 0.1), (0.1, 0.09), (0.2, 0.08), (0.35, 0.06))
 MISS_RATES = ((0.0, 0.97), (0.1, 0.027), (0.3, 0.002), (0.5, 0.001))
 _EPSILON = 1e-5  # nothing is impossible: a disk may fill, a host may lie
+_OLDER, _NONE = 0.02, 0.05  # before any run: the good commit is bad already; the bad one only failed by chance
 _LEADS = 0.5  # probability from which on runs are chosen to confirm or refute the leading commit
 _SURE = 1e-12
 
 
 @dataclass
 class Search:
-    """The state of a search over commits 0..n-1 in the order of history, the last of which is bad.
+    """The state of a search over commits 0..n-1 in the order of history, the last of which is called bad.
 
-    The first bad commit is one of them; what came before commit 0 is good.
+    What came before commit 0 is called good. Either may be said wrongly: the break may be older (-1 is the first bad
+    commit), or the failure a flake that no commit brought (n is).
     """
 
     n: int
@@ -50,15 +52,21 @@ class Search:
         (self._failed if failed else self._passed)[commit + 1] += 1
 
     def posterior(self) -> list[float]:
-        """Probability of each commit to be the first bad one."""
+        """Probability to be the first bad one: of what is before all, of each commit, and of none at all."""
         return self._chances()[0]
 
-    def answer(self) -> int | None:
-        """Return the first bad commit, once the odds against all others are high enough."""
-        chances = self.posterior()
+    def likeliest(self) -> tuple[int, float]:
+        """Return the likeliest of the commits to be the first bad one, and its probability."""
+        chances = self.posterior()[1:-1]
         best = max(range(self.n), key=chances.__getitem__)
+        return best, chances[best]
+
+    def answer(self) -> int | None:
+        """Return the first bad commit (-1: the break is older, n: there is none), once the odds are high enough."""
+        chances = self.posterior()
+        best = max(range(len(chances)), key=chances.__getitem__)
         rest = math.fsum(chances[:best]) + math.fsum(chances[best + 1 :])
-        return best if rest <= 0 or chances[best] / rest >= self.odds else None
+        return best - 1 if rest <= 0 or chances[best] / rest >= self.odds else None
 
     def next(self) -> int:
         """Return the commit to run next.
@@ -67,7 +75,7 @@ class Search:
         one whose run is expected to raise the odds for it most, if it is the one.
         """
         weight, bad, good = self._chances()
-        best = max(range(self.n), key=weight.__getitem__)
+        best = max(range(len(weight)), key=weight.__getitem__)
         gains = _bits(weight, bad, good) if weight[best] < _LEADS else _confirms(best, weight, bad, good)
         return max(zip(gains, itertools.count(-1), strict=False), key=lambda pair: pair[0])[1]
 
@@ -75,23 +83,24 @@ class Search:
         """Return how many runs more it takes if the likeliest commit is the one, and no run is a flake."""
         rest = Search(self.n, self.flakes, self.odds)
         rest._failed, rest._passed = list(self._failed), list(self._passed)
-        chances = self.posterior()
-        truth = max(range(self.n), key=chances.__getitem__)
+        truth, _ = self.likeliest()
         while rest.runs < most and rest.answer() is None:
             commit = rest.next()
             rest.tell(commit, failed=commit >= truth)
         return rest.runs
 
     def _chances(self) -> tuple[list[float], list[float], list[float]]:
-        """For each first bad commit: its probability, and that of a failure on a bad and a good commit if it is so."""
-        fails = list(itertools.accumulate(self._failed))
-        passes = list(itertools.accumulate(self._passed))
+        """For each first bad commit from -1 to n: its probability; and of a failure on a bad and on a good commit."""
+        fails = [0, *itertools.accumulate(self._failed)]
+        passes = [0, *itertools.accumulate(self._passed)]
         seen, ran = self.flakes
+        inside = math.log((1 - _OLDER - _NONE) / self.n)
+        prior = [math.log(_OLDER), *itertools.repeat(inside, self.n), math.log(_NONE)]
         logs, bad, good = [], [], []
-        for k in range(self.n):  # what is before it is good, the rest is bad
-            flaky, p = _mixture(FLAKE_RATES, seen + fails[k], ran - seen + passes[k])
-            missed, q = _mixture(MISS_RATES, passes[-1] - passes[k], fails[-1] - fails[k])
-            logs.append(flaky + missed)
+        for before, fails_before, passes_before in zip(prior, fails, passes, strict=True):
+            flaky, p = _mixture(FLAKE_RATES, seen + fails_before, ran - seen + passes_before)
+            missed, q = _mixture(MISS_RATES, passes[-1] - passes_before, fails[-1] - fails_before)
+            logs.append(before + flaky + missed)
             good.append(p)
             bad.append(1 - q)
         top = max(logs)
@@ -102,24 +111,22 @@ class Search:
 
 def _bits(weight: list[float], bad: list[float], good: list[float]) -> Iterator[float]:
     """For each commit from -1 on: the bits that its run is expected to give."""
-    # Sums over first bad commits at or before, and after, the commit that is run; it starts before all of them.
+    # Sums over first bad commits at or before, and after, the commit that is run.
     fail = math.fsum(w * g for w, g in zip(weight, good, strict=True))
     inside = math.fsum(w * _entropy(g) for w, g in zip(weight, good, strict=True))
-    yield _entropy(fail) - inside
-    for w, b, g in zip(weight, bad, good, strict=True):
+    for w, b, g in zip(weight[:-1], bad, good, strict=False):
         fail += w * (b - g)
         inside += w * (_entropy(b) - _entropy(g))
         yield _entropy(fail) - inside
 
 
 def _confirms(best: int, weight: list[float], bad: list[float], good: list[float]) -> Iterator[float]:
-    """For each commit from -1 on: the logarithm of the odds for `best` after its run, expected if `best` it is."""
+    """For each commit from -1 on: the logarithm of the odds for the best after its run, expected if it is the one."""
     own = weight[best]
     fail = math.fsum(w * g for w, g in zip(weight, good, strict=True))
-    for commit in range(-1, len(weight)):
-        if commit >= 0:
-            fail += weight[commit] * (bad[commit] - good[commit])
-        p = bad[best] if commit >= best else good[best]
+    for i in range(len(weight) - 1):
+        fail += weight[i] * (bad[i] - good[i])
+        p = bad[best] if i >= best else good[best]
         after_fail = math.log(own * p / max(fail - own * p, _SURE))
         after_pass = math.log(own * (1 - p) / max(1 - fail - own * (1 - p), _SURE))
         yield p * after_fail + (1 - p) * after_pass

@@ -20,6 +20,7 @@ from matrix.history.origin import repository
 from matrix.history.remember import default_url
 from matrix.history.search import Search
 from matrix.history.store import open_for_reading
+from matrix.host import process
 from matrix.plan.graph import needed_jobs
 from matrix.records import RunRecord, Status
 from matrix.report.text import count, duration
@@ -55,6 +56,7 @@ class Bisection:
     cards: str | None = None
     flakes: tuple[int, int] = (0, 0)  # the same failure before the good commit: (times, runs), from the history
     results: dict[str, list[Result]] = field(default_factory=dict)
+    untested: list[str] = field(default_factory=list)  # commits right before the one found that could not be tested
     took: list[float] = field(default_factory=list)  # seconds of the runs made by this search
 
     @property
@@ -84,7 +86,7 @@ def follow(b: Bisection, tell: Callable[[str], None], most_runs: int) -> str | N
     """Search to the end; return the first bad commit, or None when it cannot be told.
 
     Raises:
-        UsageError: the bad commit does not fail, or the good one fails alike.
+        UsageError: the bad commit does not fail, the good one fails alike, or no commit makes a difference.
         ToolError: a run could not be made.
 
     """
@@ -93,6 +95,11 @@ def follow(b: Bisection, tell: Callable[[str], None], most_runs: int) -> str | N
     if bad.said == "passed":
         raise UsageError(
             f"{b.job} passed at the bad commit {b.commits[-1][:10]}", "a flake? name the failing run's commit"
+        )
+    if bad.said == "other":
+        raise UsageError(
+            f"{b.job} did not fail by itself at the bad commit {b.commits[-1][:10]}: {bad.text or 'see its run'}",
+            "where another job blocks it, bisect that one",
         )
     b.signature = bad.signature
     _relabel(b)
@@ -108,18 +115,33 @@ def follow(b: Bisection, tell: Callable[[str], None], most_runs: int) -> str | N
         commit = b.good if index < 0 else candidates[index]
         result = _run(b, commit, tell)
         if result.said == "other":
-            if sum(r.said == "other" for r in b.results[commit]) >= _MOST_UNTESTABLE and commit != b.good:
-                if commit == b.commits[-1]:
+            if not result.run or sum(r.said == "other" for r in b.results[commit]) >= _MOST_UNTESTABLE:
+                if commit in (b.good, b.commits[-1]):
                     return None
                 tell(f"{commit[:10]} cannot be tested: left out")
                 candidates.remove(commit)
                 search = _search(b, candidates)
             continue
         search.tell(index, failed=result.said == "failed")
-        chances = search.posterior()
-        best = max(range(len(candidates)), key=chances.__getitem__)
-        tell(f"  {chances[best]:.1%} for {candidates[best][:10]}{_left(b, search, most_runs)}")
+        best, chance = search.likeliest()
+        tell(f"  {chance:.1%} for {candidates[best][:10]}{_left(b, search, most_runs)}")
+    if found < 0:
+        raise UsageError(
+            f"{b.job} fails alike at the good commit {b.good[:10]}: the break is older", "name an older one"
+        )
+    if found == len(candidates):
+        raise UsageError(
+            f"no commit broke {b.job}: it fails by chance at good and bad ones alike", f"see the runs in {b.cache}"
+        )
+    b.untested = _just_before(b, candidates, found)
     return candidates[found]
+
+
+def _just_before(b: Bisection, candidates: list[str], found: int) -> list[str]:
+    """List the commits that were left out right before the one that was found: it may as well be one of them."""
+    end = b.commits.index(candidates[found])
+    begin = b.commits.index(candidates[found - 1]) + 1 if found else 0
+    return b.commits[begin:end]
 
 
 def _left(b: Bisection, search: Search, most_runs: int) -> str:
@@ -173,7 +195,14 @@ def _run(b: Bisection, commit: str, tell: Callable[[str], None]) -> Result:
     tell(f"{commit[:10]} runs")
     began = time.monotonic()
     with _worktree(b.root, commit) as tree:
-        record = _matrix_run(b, tree, commit)
+        try:
+            record = _matrix_run(b, tree, commit)
+        except MatrixError as e:  # no such job there, or a matrix with mistakes
+            if commit in (b.good, b.commits[-1]):
+                raise
+            b.results.setdefault(commit, []).append(Result("other", "", None, e.message))
+            tell(f"{commit[:10]} {e.message}")
+            return b.results[commit][-1]
         job = record.job(b.job)
         cause = job.attempts[-1].causes[0] if job.attempts and job.attempts[-1].causes else None
         signature = cause.signature if cause else None
@@ -205,7 +234,7 @@ def _relabel(b: Bisection) -> None:
     for commit, results in b.results.items():
         b.results[commit] = [
             Result(
-                "passed" if r.said == "passed" else "failed" if r.signature == b.signature else "other",
+                "passed" if r.said == "passed" else "failed" if r.run and r.signature == b.signature else "other",
                 r.run,
                 r.signature,
                 r.text,
@@ -228,7 +257,10 @@ def _matrix_run(b: Bisection, tree: Path, commit: str) -> RunRecord:
     command = [sys.executable, "-m", "matrix", "run", str(tree / b.spec), "--json"]
     command += [part for name in names for part in ("--only", name)]
     command += ["--cards", b.cards] if b.cards else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tree)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tree,
+        preexec_fn=process.die_with_parent,  # its supervisors see that and end the job
+    )  # fmt: skip
     try:
         return RunRecord.model_validate_json(done.stdout)
     except ValueError:

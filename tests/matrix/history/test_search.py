@@ -76,14 +76,26 @@ def test_how_many_runs_are_left_is_right_for_a_job_that_does_as_expected_and_shr
     search = Search(64)
     said = search.left()
     while search.answer() is None:
-        chances = search.posterior()
-        likeliest = max(range(64), key=chances.__getitem__)
+        likeliest, _ = search.likeliest()
         before = search.left()
         commit = search.next()
         search.tell(commit, failed=commit >= likeliest)
         assert search.left() == before - 1
     assert search.left() == 0
     assert said >= math.log2(64)
+
+
+def test_a_failure_that_no_commit_brought_is_no_commits():
+    r = random.Random(3)
+    found = [find(16, 99, lambda bad: r.random() < 0.2)[0] for _ in range(20)]
+    assert found.count(16) >= 19
+
+
+def test_a_break_older_than_the_good_commit_is_said_to_be():
+    assert find(16, -1, lambda bad: bad) == (-1, find(16, -1, lambda bad: bad)[1])
+    assert find(1, -1, lambda bad: bad)[0] == -1
+    search = Search(1)
+    assert search.answer() is None, "one commit alone is not to blame before anything ran"
 
 
 def test_no_commit_is_an_error():
