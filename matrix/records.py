@@ -159,6 +159,7 @@ class RunRecord(_Model):
     pr: int | None = None
     author: str | None = None
     changed_files: list[str] | None = None
+    notices: list[str] = Field(default_factory=list)  # what whoever reads the run has to know besides, told loudly
     started: str
     ended: str | None = None
     status: Status = Status.RUNNING

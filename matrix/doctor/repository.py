@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from datetime import date
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from matrix.doctor.host import OVER_NETWORK, filesystem, root_of
 from matrix.doctor.model import Finding, Place, State
 from matrix.errors import MatrixError
+from matrix.history.quarantine import load as load_quarantine
 from matrix.history.remember import default_url
 from matrix.history.store import open_store
 from matrix.report.text import count
@@ -68,6 +70,23 @@ def _cards_here() -> int | None:
         return len(find_cards(None, ()))
     except MatrixError:
         return None  # the checks of the cards say what is wrong
+
+
+def quarantine(place: Place) -> Finding:
+    """Whether tests in quarantine are past their day."""
+    today = date.today().isoformat()  # noqa: DTZ011 -- the reader's day
+    try:
+        kept = load_quarantine(root_of(place))
+    except MatrixError as e:
+        advice = "until it is mended no run begins; docs/pytest.md shows an entry"
+        return Finding("quarantine", State.BAD, e.message.splitlines()[0], advice)
+    if not kept.entries:
+        return Finding("quarantine", State.OK, "no test is in quarantine")
+    expired = kept.expired(today)
+    if expired:
+        return Finding("quarantine", State.WARNING, f"{count(len(expired), 'test')} past its day",
+                       "; ".join(e.over() for e in expired[:5]))  # fmt: skip
+    return Finding("quarantine", State.OK, f"{count(len(kept.entries), 'test')}, none past its day")
 
 
 def database(place: Place) -> Finding:

@@ -18,7 +18,7 @@ from typing import cast
 from matrix.history.evidence import DAY, WINDOW, Evidence, Failure, Observation, Trial, gather
 from matrix.history.likelihood import likelihood
 from matrix.history.stories import HOST_FAULTS, scores
-from matrix.history.stretches import HOUR, Stretch
+from matrix.history.stretches import HOUR, Stretch, places
 from matrix.records import Verdict, VerdictValue
 
 # How likely a story has to be before it is told. To blame a change wrongly costs its author most.
@@ -56,9 +56,11 @@ def _of_change(e: Evidence) -> list[str]:
     passes = len(e.passes)
     if not passes:
         return []  # nothing to compare with
-    before = [t for t in e.trials if t.on_base and t.place is not None and t.place <= e.place]
-    if before and max(before, key=lambda t: t.place or 0.0).hit:
-        return []  # the base branch failed alike where this change forked from it
+    on_base = [(t.place, t) for t in e.trials if t.on_base and t.place is not None]
+    for place in places(e):
+        before = [(at, t) for at, t in on_base if at <= place]
+        if before and max(before, key=lambda found: found[0])[1].hit:
+            return []  # the base branch failed alike where this change forked from it, or may have forked
     hits = [t for t in e.trials if t.hit]
     alike = f"{len(hits)} failed alike, at other times" if hits else "none failed alike"
     compared = [f"{passes} {'run' if passes == 1 else 'runs'} of this job elsewhere passed, {alike}"]

@@ -51,6 +51,13 @@ class Entry:
         """Say in a line why a failure does not count."""
         return f"quarantined until {self.expires}: {self.reason} ({self.owner}, {self.issue})"
 
+    def over(self) -> str:
+        """Say that its time is over: whose it is, since when, what to do."""
+        return (
+            f"{FILE}:{self.line}: quarantine of {self.test} expired on {self.expires}: its failures count again; "
+            f"{self.owner}: mend it and take the entry out, or set a later day ({self.reason}, {self.issue})"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
@@ -65,6 +72,11 @@ class Quarantine:
     def expired(self, today: str) -> list[Entry]:
         """List the entries whose time is over: their failures count again."""
         return [e for e in self.entries if e.expires <= today]
+
+    def expired_of(self, tests: Sequence[str], today: str, job: str) -> list[Entry]:
+        """List the expired entries about any of these tests, unless another entry still covers it."""
+        counting = [test for test in tests if self.of(test, today, job) is None]
+        return [e for e in self.expired(today) if any(e.covers(test, job) for test in counting)]
 
     def excuse(self, failing: Sequence[str], causes: Sequence[Cause], today: str, job: str) -> str | None:
         """Say why the failure of a job does not count: every test that failed is quarantined, and nothing else failed.

@@ -30,6 +30,7 @@ RATES = ((1e-5, 0.76), (0.004, 0.06), (0.015, 0.06), (0.05, 0.06), (0.12, 0.04),
 HIT_SHARES = (0.3, 0.6, 0.95)  # of the jobs that an outage reaches
 BESIDES = log(0.03)  # something else that happened to look alike
 RELATED = log(0.003)  # a pull request that fails alike for a reason of its own
+UNSEEN = log(0.1)  # a break that no tested commit and no other pull request has met
 ALWAYS = log(0.97)  # what is broken fails
 
 
@@ -149,6 +150,7 @@ def _base(e: Evidence, broken: Stretch, place: float) -> float:
     low, high = min(standing), max(standing)
     inside = {id(t) for t in (*e.own, *e.elsewhere) if t.place == e.place or low <= (t.place or 0.0) <= high}
     score = ALWAYS * (1 + len(broken.hits)) + sum(t.may_pass for t in broken.passed)
+    score += 0.0 if broken.hits else UNSEEN
     outside = []
     for t in e.own:
         if t.o.commit is not None and t.o.commit == e.failure.seen.commit:

@@ -44,7 +44,8 @@ def error_lines(seen: View) -> list[str]:
         message += f"\nrun it again: {failure.rerun}"
         level = "warning" if job.allowed else "error"
         lines.append(command(level, message, title=one_line(title, 200)))
-    return lines
+    notices = seen.run.notices[:MAX_ANNOTATIONS]
+    return [*lines, *(command("warning", notice, title="quarantine expired") for notice in notices)]
 
 
 def command(name: str, message: str, **properties: str) -> str:
@@ -70,6 +71,7 @@ def summary(seen: View) -> str:
     run = seen.run
     facts = " · ".join(f"{key} {_code(value)}" for key, value in (("run", run.id), ("commit", run.commit)) if value)
     parts = [f"## {_inert(seen.headline)}\n\n{facts}\n\n"]
+    parts += [f"**Notice:** {_inert(notice)}\n\n" for notice in run.notices[:50]]
     rows = "".join(_row(job) for job in seen.jobs[:500])
     parts.append("<table>\n<tr><th>Job</th><th>State</th><th>Took</th><th>Why</th></tr>\n" + rows + "</table>\n\n")
     size = sum(len(p.encode("utf-8", "replace")) for p in parts)

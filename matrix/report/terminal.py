@@ -169,6 +169,8 @@ def summary(run: RunRecord, folder: Path, console: Console | None = None) -> Non
             console.print(
                 Text.assemble(("note ", "cyan"), (one_line(job.name), "bold"), f": {_unhook(note)}"), soft_wrap=True
             )
+    for notice in run.notices:
+        console.print(Text(f"NOTICE {_unhook(one_line(notice, 1000))}", "bold yellow"), soft_wrap=True)
     status, _, rest = seen.headline.partition(":")
     console.print(Text.assemble((status, STYLES[run.status]), f":{rest}"), soft_wrap=True)
     if any(not f.job.allowed for f in seen.failures):

@@ -93,6 +93,8 @@ class Concluder:
         if found.status is Status.FAILED and not r.allowed:
             reason = self.quarantine.excuse(found.failing_tests, found.causes, today, r.name)
             r.allowed = reason is not None
+        over = self.quarantine.expired_of(found.failing_tests, today, r.name) if found.status in BAD else []
+        r.facts += [Fact(key="quarantine_expired", value=e.over()) for e in over]
         if found.status is Status.PASSED and attempt.n > 1:
             reason = passed_at_last(r)
         move(r, found.status, reason=reason)

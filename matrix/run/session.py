@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from pathlib import Path
 
 from matrix.engine.outcome import ended_unseen
@@ -20,6 +21,7 @@ from matrix.host.health import look
 from matrix.plan import hosts
 from matrix.plan.forecast import expected_times
 from matrix.records import Fact, JobRecord, RunRecord, Status, load, save
+from matrix.report.text import one_line
 from matrix.run import engines
 from matrix.run import record as records
 from matrix.run.companions import check_out
@@ -173,6 +175,10 @@ def _follow(session: Session, show: Show) -> None:
     place = Place(spec.root, session.folder, handoffs, companions)
     _pin_times(pending, place)
     site = site_host()
+    kept = quarantine.load(spec.root)
+    session.record.notices = [e.over() for e in kept.expired(date.today().isoformat())]  # noqa: DTZ011 -- reader's day
+    for notice in session.record.notices:
+        print(f"matrix: {one_line(notice, 1000)}", file=sys.stderr)
     known = known_times(spec.jobs, spec.root, {card.model for card in engine.cards}, os.environ)
     if known.problem:
         print(f"matrix: {known.problem}", file=sys.stderr)
@@ -189,7 +195,7 @@ def _follow(session: Session, show: Show) -> None:
                 cpu_jobs=options.cpu_jobs or (site and site.cpu_jobs) or max(2, os.cpu_count() or 1),
                 memory=(site and site.memory) or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
                 listener=listener,
-                quarantine=quarantine.load(spec.root),
+                quarantine=kept,
                 policy=spec.retry,
                 verdicts=lambda r: _verdict(session, r),
             )

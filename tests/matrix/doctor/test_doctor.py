@@ -218,3 +218,17 @@ def test_who_waits_is_told_which_checks_have_not_answered(tmp_path):
     assert heard[0] == ["a", "b"]
     assert len(heard) == 2
     assert len(heard[1]) == 1
+
+
+def test_a_quarantine_that_is_past_its_day_or_has_a_mistake_is_told(place, tmp_path):
+    (tmp_path / "matrix.yaml").write_text("suites: {}\n")
+    assert repository.quarantine(place).state is State.OK
+    file = tmp_path / ".matrix/quarantine.yaml"
+    file.parent.mkdir(exist_ok=True)
+    entry = "quarantine:\n- {test: tests/a.py, owner: ann, reason: r, issue: i, expires: 2020-01-01}\n"
+    file.write_text(entry)
+    found = repository.quarantine(place)
+    assert found.state is State.WARNING
+    assert "ann: mend it" in found.advice
+    file.write_text(entry.replace("owner", "ownr"))
+    assert repository.quarantine(place).state is State.BAD

@@ -75,3 +75,29 @@ def test_a_matrix_run_refuses_a_quarantine_with_a_mistake_before_anything_runs(p
     assert project.matrix("run") == 2
     assert "quarantine.yaml:2" in project.out
     assert not (project.root / "ran").exists()
+
+
+def test_a_matrix_run_tells_of_an_expired_entry_in_its_output_its_record_and_its_report_and_counts_the_failure(project):
+    project.write("tests/test_a.py", TESTS)
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      unit: {pytest: {targets: tests}}\n")
+    quarantine(project, "tests/test_a.py::test_flaky", "2020-01-01")
+    assert project.matrix("run") == 1, project.out
+    notice = ".matrix/quarantine.yaml:2: quarantine of tests/test_a.py::test_flaky expired on 2020-01-01"
+    assert f"NOTICE {notice}" in project.out
+    assert "alice: mend it" in project.out
+    record = run_record(project)
+    assert record["notices"][0].startswith(notice)
+    (job,) = record["jobs"]
+    assert (job["status"], job["allowed"]) == ("failed", False)
+    assert [f["key"] for f in job["facts"]].count("quarantine_expired") == 1
+    (report,) = (project.root / ".matrix/runs").glob("*/report.html")
+    assert notice in report.read_text()
+
+
+def test_an_expired_entry_is_told_also_when_its_test_passes(project):
+    project.write("tests/test_a.py", "def test_good(): pass\n")
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      unit: {pytest: {targets: tests}}\n")
+    quarantine(project, "tests/test_a.py::test_good", "2020-01-01")
+    assert project.matrix("run") == 0, project.out
+    assert "expired on 2020-01-01" in project.out
+    assert "quarantine_expired" not in json.dumps(run_record(project)["jobs"])
