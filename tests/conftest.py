@@ -3,6 +3,11 @@
 import os
 
 import pytest
+from hypothesis import settings
+
+# No test is about time: a machine that is busy is no failure.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)
