@@ -56,22 +56,27 @@ def by_imports(spec: Spec, job: Job, changed: Sequence[str]) -> str | None:
 
 
 def _programs(job: Job) -> Iterator[str]:
-    """Yield the first word of every command of a job, a shell line taken apart."""
+    """Yield the program of every command of a job, a shell line taken apart; `python -c` for code in the line."""
     if job.command[0] != "bash" or "-c" not in job.command:
-        yield job.command[0]
+        yield job.command[0] + (" -c" if "-c" in job.command else "")
         return
     for part in re.split(r"&&|\|\||[;|&\n()]|\$\(|`", job.command[-1].replace("\\\n", " ")):
-        words = [word for word in part.split() if not _BEFORE.fullmatch(word)]
-        yield from words[:1]
+        words = part.split()
+        inline = " -c" if any(word in ("-c", "-") or word.startswith("<<") for word in words) else ""
+        yield from [word + inline for word in words if not _BEFORE.fullmatch(word)][:1]
 
 
 def _entries(job: Job, files: set[str]) -> list[str]:
     """Python files that a job's command names: scripts, tests, all files of folders, modules after -m."""
     out: list[str] = []
-    for word in " ".join(job.command).replace("'", " ").replace('"', " ").split():
+    words = re.sub(r"""[;|&()<>{}=,'"`$]""", " ", " ".join(job.command)).split()
+    for before, word in zip(["", *words], words, strict=False):
         name = os.path.normpath(PurePosixPath(job.cwd) / word.split("::")[0])
-        module = word.replace(".", "/")
-        out += [f for f in (name, f"{module}.py", f"{module}/__main__.py") if f in files]
+        out += [name] if name in files else []
+        if before in ("-m", "-p"):  # a module or a plugin, in whatever folder the path has
+            module = word.replace(".", "/")
+            ends = (f"/{module}.py", f"/{module}/__main__.py", f"/{module}/__init__.py")
+            out += sorted(f for f in files if f"/{f}".endswith(ends))
         if name != ".":
             out += sorted(f for f in files if f.startswith(f"{name}/"))
     return list(dict.fromkeys(out))

@@ -1,3 +1,4 @@
+import json
 import subprocess
 
 import pytest
@@ -191,10 +192,20 @@ def test_a_link_is_the_file_that_it_leads_to(root):
     [
         ("python scripts/helper.py && bash ci.sh", "runs bash, so any change concerns it"),
         ("FOO=1 make x; python scripts/helper.py", "runs make, so any change concerns it"),
+        ("python lib/core.py; python scripts/helper.py", None),
+        (
+            "python scripts/helper.py; python src/lib/model.py; true",
+            "src/lib/model.py imports src/lib/core.py, which changed",
+        ),
+        ("python scripts/helper.py --then=src/lib/model.py", "src/lib/model.py imports src/lib/core.py, which changed"),
         ("cd . && FOO=1 timeout 5m python -u scripts/helper.py | cat", None),
-        ("python -m lib.other", "names no Python file, so any change concerns it"),
+        ("python -m lib.other", None),
+        ("python -m lib.model && python scripts/helper.py", "src/lib/model.py imports src/lib/core.py, which changed"),
+        ("python -m json.tool x.json", "names no Python file, so any change concerns it"),
+        ('python scripts/helper.py && python -c "import lib.core"', "runs python -c, so any change concerns it"),
+        ("python scripts/helper.py; python - <<E\\nimport lib.core\\nE", "runs python -c, so any change concerns it"),
     ],
 )
 def test_a_command_that_runs_more_than_it_names_is_concerned_by_any_change(root, command, why):
-    matrix = f"floor: lint\nsuites: {{s: {{jobs: {{lint: {{command: x}}, it: {{command: '{command}'}}}}}}}}"
+    matrix = f"floor: lint\nsuites: {{s: {{jobs: {{lint: {{command: x}}, it: {{command: {json.dumps(command)}}}}}}}}}"
     assert picked(root, ["src/lib/core.py"], matrix=matrix).get("it") == why
