@@ -49,13 +49,21 @@ def write(folder: Path, step: int, groups: Mapping[str, Arrays], state: Mapping[
     Everything goes to a folder of another name, is flushed to disk, the manifest last, and is renamed at the end. A
     process killed at any moment leaves at most a folder that begins with `.unfinished-`, which the next write removes.
     """
-    final = folder / f"step-{step:08d}"
     folder.mkdir(parents=True, exist_ok=True)
     clean(folder)
+    return write_whole(folder, step, {f"{group}.safetensors": arrays for group, arrays in groups.items()}, state)
+
+
+def write_whole(folder: Path, step: int, contents: Mapping[str, Arrays], state: Mapping[str, Any]) -> Path:
+    """Write a checkpoint of files by name. One that cannot be written leaves nothing: its disk may be full."""
+    final = folder / f"step-{step:08d}"
     partial = folder / f"{UNFINISHED}{final.name}"
     partial.mkdir()
-    files = write_files(partial, {f"{group}.safetensors": arrays for group, arrays in groups.items()})
-    return finish(partial, final, step, files, state)
+    try:
+        return finish(partial, final, step, write_files(partial, contents), state)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def write_files(folder: Path, contents: Mapping[str, Arrays]) -> dict[str, Any]:
@@ -63,7 +71,10 @@ def write_files(folder: Path, contents: Mapping[str, Arrays]) -> dict[str, Any]:
     files = {}
     for name, arrays in contents.items():
         path = folder / name
-        save_file({key: np.array(a, order="C") for key, a in arrays.items()}, path)
+        try:
+            save_file({key: np.array(a, order="C") for key, a in arrays.items()}, path)
+        except SafetensorError as e:
+            raise Dsv4Error(f"{path} cannot be written: {e}", "free space, then try again") from None
         files[name] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
         _sync(path)
     return files
@@ -228,7 +239,21 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise _refused(file, f"is not a manifest of schema {SCHEMA}")
     if manifest.get("sha256") != _digest(manifest):
         raise _refused(file, "was altered: its own digest does not fit")
+    if not _complete(manifest):
+        raise _refused(file, "lacks step, files or state in their form: no checkpoint of this program")
     return manifest
+
+
+def _complete(manifest: Mapping[str, Any]) -> bool:
+    """Whether a manifest has its keys; file names stay in their folder."""
+    step, files, state = (manifest.get(key) for key in ("step", "files", "state"))
+    return (
+        isinstance(step, int)
+        and isinstance(state, dict)
+        and isinstance(files, dict)
+        and all(Path(name).name == name for name in files)
+        and all(isinstance(facts, dict) and facts.keys() >= {"bytes", "sha256"} for facts in files.values())
+    )
 
 
 def read(path: Path) -> Checkpoint:
@@ -240,7 +265,7 @@ def read(path: Path) -> Checkpoint:
             groups.setdefault(group_of(name), {}).update(load_file(path / name))
         except (SafetensorError, OSError) as e:
             raise _refused(path / name, f"is not readable: {e}") from None
-    return Checkpoint(path, int(manifest["step"]), groups, manifest["state"])
+    return Checkpoint(path, manifest["step"], groups, manifest["state"])
 
 
 def group_of(file: str) -> str:

@@ -222,6 +222,10 @@ _FREE = frozenset({"steps", "eval_every", "eval_batches"})
 
 def check_config(config: RunConfig, loaded: checkpoint.Checkpoint) -> None:
     """Refuse a checkpoint of another model or another training; the layout over ranks is free."""
+    keys = ("config", "optimizer_steps", "tokens", "environment")
+    lacking = [g for g in ("model", "optimizer") if g not in loaded.groups] + [k for k in keys if k not in loaded.state]
+    if lacking:
+        raise UsageError(f"{loaded.path}: holds no {lacking[0]}", "resume from what dsv4 train --save wrote")
     saved: dict[str, Any] = loaded.state["config"]
     now = config.as_dict()
     for section in ("model", "train"):

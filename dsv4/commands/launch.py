@@ -31,5 +31,18 @@ def command(ranks: int | None, log_dir: Path | None, dry_run: bool, arguments: t
         click.echo("\n".join(describe_job(plan)))
         click.echo(f"command of every rank: {shlex.join(['dsv4', 'train', *arguments])}")
         return 0
-    folder = log_dir or Path("logs") / time.strftime("%Y%m%d-%H%M%S")
-    return launch(argv, plan.layout.world, folder).code
+    return launch(argv, plan.layout.world, log_dir or _new_folder()).code
+
+
+def _new_folder() -> Path:
+    """Make a folder that no other job has, not even one started in the same second."""
+    first = folder = Path("logs") / time.strftime("%Y%m%d-%H%M%S")
+    number = 1
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            folder = first.with_name(f"{first.name}-{number}")
+        else:
+            return folder

@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,9 +40,9 @@ class RankCheckpoints(checkpoint.Writer):
         super().__exit__(kind, error, trace)
 
     def _write(self, step: int, groups: Mapping[str, Arrays], state: Mapping[str, Any]) -> None:
+        final = self.folder / f"step-{step:08d}"
+        partial = self.folder / f"{checkpoint.UNFINISHED}{final.name}-{self._job}"
         try:
-            final = self.folder / f"step-{step:08d}"
-            partial = self.folder / f"{checkpoint.UNFINISHED}{final.name}-{self._job}"
             partial.mkdir(parents=True, exist_ok=True)
             contents = {
                 f"{group}-{self._rank + 1:05d}-of-{self._world:05d}.safetensors": arrays
@@ -60,6 +61,13 @@ class RankCheckpoints(checkpoint.Writer):
                 self._await_name(final)
         except Exception as e:  # noqa: BLE001 - carried to the caller's thread
             self._error = e
+            self._take_back(partial)
+
+    def _take_back(self, partial: Path) -> None:
+        """Remove this rank's files of a checkpoint that will not be: the disk may be full. Others may still write."""
+        for path in partial.glob(f"*-{self._rank + 1:05d}-of-{self._world:05d}.safetensors"):
+            with suppress(OSError):
+                path.unlink()
 
     def _announce(self, partial: Path, files: Mapping[str, Any]) -> None:
         note = partial / f"rank{self._rank}.json"
@@ -99,15 +107,12 @@ def reshard(source: Path, folder: Path, count: int) -> Path:
                 contents[f"{group}.safetensors" if count == 1 else f"{group}-{i:05d}-of-{count:05d}.safetensors"] = (
                     shard
                 )
-    final = folder / f"step-{loaded.step:08d}"
-    if final.exists():
-        raise UsageError(f"{final} is there already", "name another folder")
-    partial = folder / f"{checkpoint.UNFINISHED}{final.name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.clean(folder)
-    partial.mkdir()
-    files = checkpoint.write_files(partial, contents)
-    return checkpoint.finish(partial, final, loaded.step, files, loaded.state)
+    with checkpoint.Writer(folder):  # holds the folder's lock: what a run is writing there is not removed
+        final = folder / f"step-{loaded.step:08d}"
+        if final.exists():
+            raise UsageError(f"{final} is there already", "name another folder")
+        checkpoint.clean(folder)
+        return checkpoint.write_whole(folder, loaded.step, contents, loaded.state)
 
 
 def spread(arrays: Mapping[str, Any], count: int) -> list[Arrays]:

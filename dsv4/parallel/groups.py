@@ -35,17 +35,22 @@ class Launched:
     @classmethod
     def from_environment(cls) -> Launched:
         """Read the variables that paddle.distributed.launch and dsv4 launch set; alone without them."""
+        advice = "start ranks with dsv4 launch, or with python -m paddle.distributed.launch"
         try:
             world = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
             rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
             endpoint = os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")[0]
             host, _, port = endpoint.rpartition(":")
-            return cls(rank, world, host or "127.0.0.1", int(port or 0))
+            found = cls(rank, world, host or "127.0.0.1", int(port or 0))
         except ValueError:
             raise UsageError(
-                "PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM or PADDLE_TRAINER_ENDPOINTS is no number or host:port",
-                "start ranks with dsv4 launch, or with python -m paddle.distributed.launch",
+                "PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM or PADDLE_TRAINER_ENDPOINTS is no number or host:port", advice
             ) from None
+        if not 0 <= rank < world:
+            raise UsageError(f"PADDLE_TRAINER_ID {rank} is no rank of PADDLE_TRAINERS_NUM {world}", advice)
+        if world > 1 and not 0 < found.port < 1 << 16:
+            raise UsageError("PADDLE_TRAINER_ENDPOINTS names no port where rank 0 is to listen", advice)
+        return found
 
 
 class Rendezvous:
@@ -54,7 +59,9 @@ class Rendezvous:
     def __init__(self, launched: Launched) -> None:
         self.launched = launched
         server = launched.rank == 0
-        if not server:
+        if server:
+            _refuse_taken_port(launched.port)
+        else:
             _wait_for_port(launched.host, launched.port)
         self.store = core.TCPStore(launched.host, launched.port, server, 0, START_SECONDS)
         self._stores: list[Any] = []  # a store lives as long as its group
@@ -171,6 +178,19 @@ def _wait_for_port(host: str, port: int) -> None:
         except OSError:
             time.sleep(0.05)
     raise Dsv4Error(f"rank 0 did not come up at {host}:{port} in {START_SECONDS} s", "read the log of rank 0")
+
+
+def _refuse_taken_port(port: int) -> None:
+    """Say so in words where Paddle's store would abort the process."""
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind(("", port))
+        except OSError as e:
+            raise UsageError(
+                f"rank 0 cannot listen at port {port}: {e.strerror}",
+                "start the job again: dsv4 launch takes ports that are free; or end what listens there",
+            ) from None
 
 
 def _free_port(host: str) -> int:

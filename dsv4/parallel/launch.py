@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -28,6 +30,9 @@ LOST_PEER = 75
 
 GRACE = 3.0  # seconds for the others to fail by themselves and say so in their logs
 STOP = 2.0  # seconds between TERM and KILL
+
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOWEST_RANGE = 12000  # where connections begin lower than that, no ports are left below them to choose from
 
 
 @dataclass
@@ -70,11 +75,20 @@ def rank_environment(rank: int, endpoints: Sequence[str], base: Mapping[str, str
 
 
 def free_endpoints(count: int) -> list[str]:
-    """Ports that are free now, held together until all are found so that no two are the same."""
-    sockets = [socket.socket() for _ in range(count)]
+    """Ports that are free now, held together until all are found so that no two are the same.
+
+    They lie below those that the kernel gives to connections, one of which might take a port before its rank listens.
+    """
+    below = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else 32768
+    sockets: list[socket.socket] = []
     try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
+        while len(sockets) < count:
+            s = socket.socket()
+            sockets.append(s)
+            try:
+                s.bind(("127.0.0.1", random.randrange(10000, below) if below > LOWEST_RANGE else 0))
+            except OSError:
+                sockets.pop().close()
         return [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
     finally:
         for s in sockets:
@@ -103,6 +117,7 @@ class _Job:
         self._command, self._count, self._log_dir, self._out = list(command), ranks, log_dir, out
         self._ranks: list[Rank] = []
         self._stopping: int | None = None  # the signal that asked for it
+        self._hurry = False  # a second Ctrl-C: do not wait for a checkpoint
         self._before: dict[int, Any] = {}
         self._echo: threading.Thread | None = None
         self._ended = threading.Event()
@@ -124,6 +139,7 @@ class _Job:
             signal.signal(number, handler)
 
     def _take(self, number: int, _frame: object) -> None:
+        self._hurry = self._stopping == number == signal.SIGINT
         self._stopping = number
 
     def start(self) -> None:
@@ -137,7 +153,7 @@ class _Job:
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
-                    preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call; this process has no other thread yet
+                    preexec_fn=_as_rank,  # noqa: PLW1509 - two system calls; this process has no other thread yet
                 )
             self._ranks.append(Rank(number, process, log))
         pids = {str(r.number): r.process.pid for r in self._ranks}
@@ -156,18 +172,19 @@ class _Job:
 
     def _copy(self, file: IO[bytes]) -> None:
         if text := file.read():
-            self._out.write(text.decode("utf-8", "replace"))
-            self._out.flush()
+            with suppress(OSError):  # nobody reads our output any more: the job goes on
+                self._out.write(text.decode("utf-8", "replace"))
+                self._out.flush()
 
     def wait(self) -> Outcome:
         """Return when all ranks have ended."""
         seen = 0
         while any(r.code is None for r in self._ranks):
+            if self._stopping is not None:  # first: a signal to all processes at once is no rank's failure
+                return self._stopped()
             seen = self._poll(seen)
             if any(r.code for r in self._ranks):
                 return self._after_failure(seen)
-            if self._stopping is not None:
-                return self._stopped()
             time.sleep(0.02)
         return Outcome(0)
 
@@ -206,7 +223,7 @@ class _Job:
             if rank.code is None:
                 rank.process.send_signal(signal.SIGTERM)
         seen, end = 0, time.monotonic() + 60
-        while any(r.code is None for r in self._ranks) and time.monotonic() < end:
+        while any(r.code is None for r in self._ranks) and time.monotonic() < end and not self._hurry:
             seen = self._poll(seen)
             time.sleep(0.02)
         self._stop([r for r in self._ranks if r.code is None], stacks=False)
@@ -249,8 +266,11 @@ class _Job:
         else:
             lines += ["launch: Pod failed", "launch: ranks lost one another; no rank failed by itself"]
         text = "\n".join(lines) + "\n"
-        (self._log_dir / "launch.log").write_text(text)
         print(text, file=sys.stderr, end="")
+        try:
+            (self._log_dir / "launch.log").write_text(text)
+        except OSError as e:  # such as a full disk, which may be why a rank failed
+            print(f"launch: {self._log_dir / 'launch.log'} not written: {e.strerror}", file=sys.stderr)
 
 
 def describe_code(code: int | None) -> str:
@@ -267,7 +287,11 @@ def describe_code(code: int | None) -> str:
     return f"exit code {code}"
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this rank when the launcher dies, however it does."""
+def _as_rank() -> None:
+    """Ask the kernel to kill this rank when the launcher dies, however it does.
+
+    Ctrl-C goes to all processes of a terminal; only the launcher takes it, and asks the ranks to save and stop.
+    """
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -97,6 +97,15 @@ def make_layout(config: ParallelConfig, world: int, num_experts: int) -> Layout:
     return layout
 
 
+def check_compute_path(path: str, layout: Layout) -> None:
+    """Raise UsageError for a way of computing that cannot divide the experts."""
+    if path == "plain" and layout.expert > 1:
+        raise UsageError(
+            "compute_path plain shows every expert every token",
+            "set train.compute_path to fast for expert_parallel",
+        )
+
+
 @dataclass(frozen=True)
 class Share:
     """A rank's share of each step: which micro-batches, which rows of them, and how often others compute the same.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dsv4.errors import UsageError
-from dsv4.parallel.layout import Layout, make_layout, make_share
+from dsv4.parallel.layout import Layout, check_compute_path, make_layout, make_share
 from dsv4.parallel.segment import cut
 from dsv4.run_config import RunConfig, load_run_config
 
@@ -28,6 +28,7 @@ def plan_job(arguments: Sequence[str], ranks: int | None) -> JobPlan:
     world = ranks or (degrees.data_parallel or 1) * degrees.expert_parallel * degrees.pipeline_parallel
     layout = make_layout(degrees, world, config.model.num_experts)
     cut(config.model, layout.pipeline, degrees.seg_method)
+    check_compute_path(config.train.compute_path, layout)
     for rank in range(world):
         make_share(degrees, layout.place(rank), config.train.accumulate, config.train.micro_batch)
     return JobPlan(config, layout)

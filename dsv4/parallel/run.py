@@ -77,15 +77,15 @@ def run_rank(config: RunConfig, options: RunOptions, job: Job | None = None) -> 
     faulthandler.register(signal.SIGUSR1, all_threads=True)  # a launcher asks for the stacks of a rank that hangs
     layout = make_layout(config.parallel, launched.world, config.model.num_experts)
     own_job = job is None
-    job = job or Job(launched)
     try:
+        job = job or Job(launched)
         trainer = _run(config, options, job, layout.place(launched.rank))
+        if own_job:
+            job.rendezvous.leave()
     except RuntimeError as e:
         if lost := lost_peer(launched.rank, e):
             raise lost from None
         raise
-    if own_job:
-        job.rendezvous.leave()
     return trainer
 
 

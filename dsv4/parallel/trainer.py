@@ -13,7 +13,6 @@ import paddle
 from dsv4 import guard
 from dsv4.data.batch import Source, check_ids
 from dsv4.data.replay import Replay
-from dsv4.errors import UsageError
 from dsv4.model import DeepseekV4
 from dsv4.model.part import ModelPart
 from dsv4.optim.build import build_optimizer
@@ -21,7 +20,7 @@ from dsv4.optim.clip import clip_
 from dsv4.parallel.data import LocalBatch, share_of
 from dsv4.parallel.dispatch import ExchangeDispatcher
 from dsv4.parallel.groups import Groups
-from dsv4.parallel.layout import Place, make_share
+from dsv4.parallel.layout import Place, check_compute_path, make_share
 from dsv4.parallel.norm import NormParts, gather_parts, is_expert
 from dsv4.parallel.pipeline import Schedule, forward_only
 from dsv4.parallel.records import RankRow, merge
@@ -65,11 +64,7 @@ class ParallelTrainer(Trainer):
         self, config: RunConfig, source: Source, place: Place, groups: Groups, *, init: Path | None = None
     ) -> None:
         train = config.train
-        if train.compute_path == "plain" and place.layout.expert > 1:
-            raise UsageError(
-                "compute_path plain shows every expert every token",
-                "set train.compute_path to fast for expert_parallel",
-            )
+        check_compute_path(train.compute_path, place.layout)
         self.config, self.source, self.place, self.groups = config, source, place, groups
         self.share = make_share(config.parallel, place, train.accumulate, train.micro_batch)
         self.part = part_of(config, place)

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 from dsv4 import checkpoint
 from dsv4.errors import Dsv4Error, UsageError
+from dsv4.parallel.checkpoint import RankCheckpoints
 
 GROUPS = {"model": {"w": np.arange(6.0).reshape(2, 3)}, "optimizer": {"w/momentum": np.ones(3, np.float32)}}
 
@@ -67,6 +70,60 @@ def test_a_cut_or_altered_file_is_refused_by_name(tmp_path, name, harm, why):
         checkpoint.read(path)
     assert str(path / name) in caught.value.message
     assert why in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda m: m.pop("files"),
+        lambda m: m.pop("state"),
+        lambda m: m.update(step="7"),
+        lambda m: m.update(state=[]),
+        lambda m: m["files"].update({"model.safetensors": []}),
+        lambda m: m["files"].update({"../model.safetensors": m["files"]["model.safetensors"]}),
+    ],
+)
+def test_a_manifest_of_another_form_is_refused_though_its_digest_fits(tmp_path, harm):
+    path = checkpoint.write(tmp_path, 7, GROUPS, {})
+    manifest = json.loads((path / "manifest.json").read_text())
+    harm(manifest)
+    manifest["sha256"] = checkpoint._digest(manifest)
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    for way in (checkpoint.verify, checkpoint.read):
+        with pytest.raises(UsageError, match="no checkpoint of this program"):
+            way(path)
+
+
+def no_space(_arrays, path):
+    path.write_bytes(b"what fitted")
+    raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+
+def test_a_checkpoint_that_does_not_fit_leaves_nothing_of_itself(tmp_path, monkeypatch):
+    checkpoint.write(tmp_path, 7, GROUPS, {})
+    monkeypatch.setattr(checkpoint, "save_file", no_space)
+    with pytest.raises(Dsv4Error, match="No space left"):
+        checkpoint.write(tmp_path, 8, GROUPS, {})
+    assert [p.name for p in tmp_path.iterdir()] == ["step-00000007"]
+    checkpoint.verify(tmp_path / "step-00000007")
+
+
+def test_a_rank_that_cannot_write_its_part_takes_it_back_and_the_others_are_not_named(tmp_path, monkeypatch):
+    """Rank 0 waits for the part that never comes until the job fails; nothing is called a checkpoint."""
+    arrays = {"model": {"w": np.ones(3)}}
+    zero = RankCheckpoints(tmp_path, rank=0, world=2, job="a")
+    one = RankCheckpoints(tmp_path, rank=1, world=2, job="a")
+    zero.save(1, arrays, {})
+    while not list(tmp_path.glob("*/model-00001-of-00002.safetensors")):
+        time.sleep(0.01)
+    monkeypatch.setattr(checkpoint, "save_file", no_space)
+    try:
+        with pytest.raises(Dsv4Error, match=r"not written: .*No space left"), one:
+            one.save(1, arrays, {})
+    finally:
+        zero.__exit__(Dsv4Error, Dsv4Error("a peer is gone"), None)
+    assert checkpoint.list_checkpoints(tmp_path) == []
+    assert [p.name for p in tmp_path.glob("*/*.safetensors")] == ["model-00001-of-00002.safetensors"]
 
 
 def test_leftovers_of_a_killed_writer_are_not_seen_and_are_removed(tmp_path):

@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors import SafetensorError
 
 from dsv4 import checkpoint
 from dsv4.commands.checkpoint import command
-from dsv4.errors import UsageError
+from dsv4.errors import Dsv4Error, UsageError
 
 
 @pytest.fixture
@@ -39,6 +40,29 @@ def test_inspect_shows_the_newest(folder):
     assert "  w F64 [2, 3]" in done.output
     document = json.loads(run("inspect", folder, "--json").output)
     assert document["tensors"]["model.safetensors"] == {"w": ["F64", [2, 3]]}
+
+
+def test_reshard_does_not_disturb_a_run_that_is_saving_there(folder, tmp_path):
+    target = tmp_path / "live"
+    with checkpoint.Writer(target):
+        writing = target / ".unfinished-step-00000009"
+        writing.mkdir()
+        caught = run("reshard", folder / "step-00000001", target).exception
+        assert isinstance(caught, UsageError)
+        assert "another run is saving here" in caught.message
+        assert writing.is_dir()
+
+
+def test_reshard_that_does_not_fit_says_so_and_leaves_nothing(folder, tmp_path, monkeypatch):
+    def no_space(_arrays, path):
+        path.write_bytes(b"what fitted")
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(checkpoint, "save_file", no_space)
+    caught = run("reshard", folder, tmp_path / "out").exception
+    assert isinstance(caught, Dsv4Error)
+    assert "No space left on device" in caught.message
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize("verb", ["verify", "inspect"])

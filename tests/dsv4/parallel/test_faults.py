@@ -168,6 +168,49 @@ def test_a_rank_that_raises_gives_the_job_its_exit_code(endless, tmp_path):
     assert "is not finite" in outcome.first.log.read_text()
 
 
+def test_a_rank_that_alone_has_bad_data_is_named_and_not_its_neighbour(endless, tmp_path):
+    """The other loses its peer a moment later, and exits with that."""
+    config, tokens = endless
+    ids = np.load(tokens)
+    ids[3 * 64 + 37] = 77  # step 4, the second micro-batch, that of rank 1; the vocabulary has 32
+    np.save(tokens, ids)
+    outcome = train(tmp_path, tmp_path / "logs", 2, config, tokens, "expert_parallel=2", "steps=100")
+    assert (outcome.first.number, outcome.code) == (1, 2)
+    assert "step 4 micro 1: token 77" in outcome.first.log.read_text()
+    assert "rank 0 lost a peer" in (tmp_path / "logs" / "workerlog.0").read_text()
+    assert named_by_triage(tmp_path / "logs") == 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGSEGV], ids=lambda n: n.name)
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_aborts_is_named(endless, tmp_path, number, victim):
+    settings = ("data_parallel=2", "steps=100000")
+    outcome, seconds = hurt_while_training(tmp_path, "aborted", 2, victim, number, *endless, *settings)
+    assert (outcome.first.number, outcome.first.code) == (victim, -number)
+    assert seconds < 10
+    assert named_by_triage(tmp_path / "aborted") == victim
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", [(), ("--sync-save",)], ids=["beside", "sync"])
+def test_a_checkpoint_that_no_longer_fits_on_the_disk_ends_the_job_in_words_and_leaves_none(endless, tmp_path, way):
+    """A limit on the size of files, below that of the tensors and above that of the logs, stands for the full disk."""
+    config, tokens = endless
+    argv = [sys.executable, "-W", "ignore", "-m", "dsv4", "launch", "--log-dir", tmp_path / "logs", config, *way]
+    argv += ["--tokens", tokens, "--save", tmp_path / "ck", "--save-every", "2", "--set", "expert_parallel=2"]
+    limited = ["bash", "-c", 'ulimit -f 40; exec "$@"', "bash", *map(str, argv), "--set", "steps=100"]
+    done = subprocess.run(limited, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "failed first: exit code 3" in done.stderr
+    logs = "".join((tmp_path / "logs" / f"workerlog.{r}").read_text() for r in (0, 1))
+    assert "the checkpoint was not written" in logs
+    assert "File too large" in logs
+    assert "Traceback" not in logs
+    assert checkpoint.list_checkpoints(tmp_path / "ck") == []
+    assert list((tmp_path / "ck").glob("*/*.safetensors")) == []
+
+
 def test_logs_of_another_run_are_not_mixed_with_these(endless, tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "workerlog.0").write_text("old")
@@ -175,20 +218,28 @@ def test_logs_of_another_run_are_not_mixed_with_these(endless, tmp_path):
         train(tmp_path, tmp_path / "logs", 1, *endless)
 
 
-def test_a_job_that_is_asked_to_stop_saves_between_two_steps_on_all_ranks(endless, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["scheduler", "ctrl-c"])
+def test_a_job_that_is_asked_to_stop_saves_between_two_steps_on_all_ranks(endless, tmp_path, number):
+    """Ctrl-C in a terminal reaches the ranks, too; it is the launcher's to tell them."""
     config, tokens = endless
     argv = [sys.executable, "-W", "ignore", "-m", "dsv4", "launch", "--log-dir", tmp_path / "logs", config]
     argv += ["--tokens", tokens, "--save", tmp_path / "ck", "--record", tmp_path / "run.csv"]
     argv += ["--set", "data_parallel=2", "--set", "steps=100000"]
-    job = subprocess.Popen([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    job = subprocess.Popen(
+        [str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+    )
     for line in job.stdout:
         if line.startswith("global_step"):
             break
     # The launcher is to be small and quick to start: Paddle is the ranks' matter.
     assert "libpaddle" not in Path(f"/proc/{job.pid}/maps").read_text()
-    job.terminate()
+    if number == signal.SIGINT:
+        os.killpg(job.pid, number)
+    else:
+        job.terminate()
     _, err = job.communicate()
-    assert job.returncode == 128 + signal.SIGTERM, err
+    assert job.returncode == 128 + number, err
+    assert f"Terminating with signal {number:d}" in err
     path = checkpoint.latest(tmp_path / "ck")
     checkpoint.verify(path)
     last = read_record(tmp_path / "run.csv").rows[-1]
