@@ -4,11 +4,17 @@ python benchmarks/parallel.py [--steps 6]
 
 Each layout trains the reference's tiny model in float64 on real processes; the first step is left out of the median.
 With fewer cores than ranks the times are those of sharing, and only the bytes say what a layout costs.
+
+Model, a rank and step, with every exchange in pairs: dispatch = 2 (forward, backward) x MoE layers of a stage x tokens
+x experts chosen x (2 hidden + 1) x 8 bytes x (1 - 1/EP); gradients = 2 x bytes of the parameters that ranks share x
+(1 - 1/ranks that share); pipeline = 2 x tokens x streams x hidden x 8 bytes x (1 - 1/PP). Measured is more where an
+all-gather is taken because it is faster for what is small, and by losses, norms and counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
 import platform
@@ -26,12 +32,12 @@ from dsv4.data.sources import open_source  # noqa: E402
 from dsv4.model import DeepseekV4  # noqa: E402
 from dsv4.parallel.groups import Launched  # noqa: E402
 from dsv4.parallel.launch import launch  # noqa: E402
-from dsv4.parallel.layout import Layout, make_layout, make_share  # noqa: E402
+from dsv4.parallel.layout import Layout, Share, make_layout, make_share  # noqa: E402
 from dsv4.parallel.norm import is_expert  # noqa: E402
 from dsv4.parallel.run import Job  # noqa: E402
 from dsv4.parallel.segment import cut  # noqa: E402
 from dsv4.parallel.trainer import ParallelTrainer  # noqa: E402
-from dsv4.run_config import load_run_config  # noqa: E402
+from dsv4.run_config import RunConfig, load_run_config  # noqa: E402
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "dsv4" / "train"
 LAYOUTS = {
@@ -77,6 +83,12 @@ def work(plan: Path) -> None:
     job.rendezvous.leave()
 
 
+def tokens_of(config: RunConfig, share: Share) -> int:
+    """Tokens that a rank works on in a step."""
+    train = config.train
+    return len(share.local_micros(train.accumulate)) * train.micro_batch // share.rows * train.seq_len
+
+
 def model_bytes(layout: dict[str, object]) -> dict[str, float]:
     """Bytes that an average rank sends in a step, by purpose, if every exchange went in pairs."""
     config = load_run_config(DATA / "tiny_config.json", settings(layout, 1))
@@ -84,7 +96,7 @@ def model_bytes(layout: dict[str, object]) -> dict[str, float]:
     degrees = ("data_parallel", "expert_parallel", "pipeline_parallel")
     shape = Layout(*(int(str(layout.get(key, 1))) for key in degrees))
     share = make_share(config.parallel, shape.place(0), train.accumulate, train.micro_batch)
-    tokens = len(share.local_micros(train.accumulate)) * train.micro_batch // share.rows * train.seq_len
+    tokens = tokens_of(config, share)
     E, R, P, D = shape.expert, shape.per_stage, shape.pipeline, shape.data
     moe_layers = (model.num_layers + model.mtp_layers) / P
     # To the experts and back, then gradients: tokens x experts a token x width, of which 1/E stays here.
@@ -97,7 +109,7 @@ def model_bytes(layout: dict[str, object]) -> dict[str, float]:
     streams = tokens * model.hc_mult * model.hidden_size * word
     pipeline = 2 * streams * (P - 1) / P
     assert len(cut(model, P, config.parallel.seg_method)) == P
-    return {"dispatch": dispatch, "gradients": reduce, "pipeline": pipeline}
+    return {"tokens": tokens, "dispatch": dispatch, "gradients": reduce, "pipeline": pipeline}
 
 
 def main() -> None:
@@ -109,9 +121,12 @@ def main() -> None:
         work(arguments.worker)
         return
 
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, {arguments.steps} steps, float64\n")
-    print("| layout | ranks | s/step | sent a rank and step, MiB | model, MiB | dispatch | gradients | pipeline |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    model = load_run_config(DATA / "tiny_config.json", ()).model
+    software = f"Paddle {importlib.metadata.version('paddlepaddle')}, Python {platform.python_version()}"
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, {software}, {arguments.steps} steps")
+    print(f"float64, hidden {model.hidden_size}, {model.topk_experts} of {model.num_experts} experts a token\n")
+    print("| layout | ranks | tokens a rank | s/step | sent, MiB | model, MiB | dispatch | gradients | pipeline |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for count in sorted({ranks(layout) for layout in LAYOUTS.values()}):
@@ -132,9 +147,11 @@ def show(folder: Path, name: str, layout: dict[str, object], count: int) -> None
     found = [json.loads((folder / f"{name}.{rank}.json").read_text()) for rank in range(count)]
     seconds = statistics.median(found[0]["seconds"][1:])
     sent = statistics.mean(statistics.median(f["sent"]) for f in found) / 2**20
-    model = {k: v / 2**20 for k, v in model_bytes(layout).items()}
-    parts = " | ".join(f"{v:.2f}" for v in model.values())
-    print(f"| {name} | {count} | {seconds:.2f} | {sent:.2f} | {sum(model.values()):.2f} | {parts} |", flush=True)
+    model = model_bytes(layout)
+    tokens = round(model.pop("tokens"))
+    parts = " | ".join(f"{v / 2**20:.2f}" for v in model.values())
+    total = sum(model.values()) / 2**20
+    print(f"| {name} | {count} | {tokens} | {seconds:.2f} | {sent:.2f} | {total:.2f} | {parts} |", flush=True)
 
 
 if __name__ == "__main__":

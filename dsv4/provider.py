@@ -132,6 +132,11 @@ def training_arguments(config: RunConfig, layout: Layout, output: Path) -> dict[
         )
     if train.dtype == "float64":
         raise UsageError("train.dtype float64 is not in PaddleFleet", "write bfloat16 or float32")
+    if train.optimizer != "adam":
+        raise UsageError(
+            f"train.optimizer {train.optimizer}: Muon there takes other parameters, and query matrices by head",
+            "write adam, as the original run",
+        )
     return {
         "stage": "PT",
         "model_name_or_path": str(output / "model"),
@@ -149,7 +154,7 @@ def training_arguments(config: RunConfig, layout: Layout, output: Path) -> dict[
         "adam_beta1": train.adam_beta1,
         "adam_beta2": train.adam_beta2,
         "adam_epsilon": train.adam_eps,
-        "optim": "adamw" if train.optimizer == "adam" else "muon",
+        "optim": "adamw",
         "max_grad_norm": train.clip_grad,
         "seed": train.seed,
         "tensor_model_parallel_size": 1,

@@ -79,7 +79,9 @@ def test_training_arguments_are_those_of_the_original_run(tmp_path):
     assert (arguments["optim"], arguments["bf16"], arguments["split_param"]) == ("adamw", True, True)
 
 
-@pytest.mark.parametrize(("setting", "word"), [("dtype=float64", "float64"), ("lr_schedule=wsd", "wsd")])
+@pytest.mark.parametrize(
+    ("setting", "word"), [("dtype=float64", "float64"), ("lr_schedule=wsd", "wsd"), ("optimizer=muon", "by head")]
+)
 def test_what_the_trainer_there_cannot_do_is_refused(setting, word, tmp_path):
     tail = ("wsd_decay_steps=5",) if word == "wsd" else ()
     with pytest.raises(UsageError, match=word):

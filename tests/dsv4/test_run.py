@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from dsv4 import checkpoint
 from dsv4.align.record import read_record
 from dsv4.errors import DivergedError, UsageError
 from dsv4.run import RunOptions, run_training
@@ -158,6 +159,13 @@ def test_resume_refuses_another_configuration_and_names_the_key(small, tmp_path)
     run(small, tmp_path, "steps=1", save=tmp_path / "ck")
     with pytest.raises(UsageError, match=r"train\.lr was 0\.001, the configuration says 0\.01"):
         run(small, tmp_path, "lr=0.01", resume=tmp_path / "ck")
+
+
+@pytest.mark.parametrize(("lacking", "groups"), [("optimizer", ["model"]), ("config", ["model", "optimizer"])])
+def test_resume_refuses_what_no_run_saved_and_names_what_it_lacks(small, tmp_path, lacking, groups):
+    checkpoint.write(tmp_path / "ck", 2, {group: {"w": np.ones(3)} for group in groups}, {})
+    with pytest.raises(UsageError, match=f"holds no {lacking}"):
+        run(small, tmp_path, resume=tmp_path / "ck")
 
 
 def test_resume_with_other_data_is_said(small, tmp_path, capsys):
