@@ -7,7 +7,7 @@ import sys
 import click
 
 from matrix.errors import MatrixError
-from matrix.help import EXIT_CODES, LazyGroup, complain
+from matrix.help import EXIT_CODES, READER_GONE, LazyGroup, complain
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
@@ -32,6 +32,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: maps errors to the exit codes of the contract."""
+    stream = sys.stdout
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as e:
@@ -44,7 +45,6 @@ def main() -> None:
         if e.advice:
             print(f"  {e.advice}", file=sys.stderr)
         sys.exit(e.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except SystemExit as e:  # click's own, if it put another stream in place: who read the output went away
+        sys.exit(READER_GONE if sys.stdout is not stream else e.code)
     sys.exit(code if isinstance(code, int) else 0)

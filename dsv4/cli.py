@@ -32,6 +32,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "claim": ("dsv4.commands.claim", "Check the losses a pull-request text claims: dsv4 claim body.md"),
 }
 
+_READER_GONE = 141  # as of programs that the signal for it ends: neither well, nor a failure that the work found
 _EXIT_CODES = "Exit codes: 0 all well; 1 losses differ or a check fails; 2 wrong use or a bad file; 3 the rest."
 
 
@@ -81,6 +82,7 @@ def _complain(e: click.ClickException) -> None:
 def main() -> None:
     """Entry point: maps errors to the exit codes of the contract."""
     prepare()  # before any verb imports Paddle
+    stream = sys.stdout
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as e:
@@ -93,9 +95,8 @@ def main() -> None:
         if e.advice:
             print(f"  {e.advice}", file=sys.stderr)
         sys.exit(e.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except SystemExit as e:  # click's own, if it put another stream in place: who read the output went away
+        sys.exit(_READER_GONE if sys.stdout is not stream else e.code)
     except OSError as e:  # such as a full disk in the middle of a run
         print(f"dsv4: {e}", file=sys.stderr)
         sys.exit(3)

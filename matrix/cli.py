@@ -8,7 +8,7 @@ from typing import NoReturn
 import click
 
 from matrix.errors import MatrixError, by_system
-from matrix.help import EXIT_CODES, LazyGroup, complain
+from matrix.help import EXIT_CODES, READER_GONE, LazyGroup, complain
 
 # verb -> (module with a click command named `command`, one line of help)
 VERBS: dict[str, tuple[str, str]] = {
@@ -55,6 +55,7 @@ def _fail(e: MatrixError) -> NoReturn:
 
 def main() -> None:
     """Entry point: maps errors to the exit codes of the contract."""
+    stream = sys.stdout
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as e:
@@ -64,9 +65,8 @@ def main() -> None:
         sys.exit(130)
     except MatrixError as e:
         _fail(e)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except SystemExit as e:  # click's own, if it put another stream in place: who read the output went away
+        sys.exit(READER_GONE if sys.stdout is not stream else e.code)
     except OSError as e:  # a full disk, a folder that may not be written: the host's, not ours
         _fail(by_system(e))
     sys.exit(code if isinstance(code, int) else 0)

@@ -15,6 +15,7 @@ EXIT_CODES = (
     "3 the tool or its environment failed."
 )
 
+READER_GONE = 141  # as of programs that the signal for it ends: neither well, nor a failure that the work found
 _WIDTH = 62  # of what a verb does: with the names before it, 80
 
 

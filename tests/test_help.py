@@ -1,5 +1,6 @@
 """How the three commands say what they do and what is wrong with a command line."""
 
+import os
 import re
 import subprocess
 import sys
@@ -54,3 +55,15 @@ def test_wrong_use_is_one_line_and_one_line_of_advice(words, first):
     assert said == first
     assert advice.startswith("  ")
     assert "--help" in advice
+
+
+@pytest.mark.parametrize("line", ["matrix rules list", "matrix schema", "dsv4 train --keys"])
+def test_a_reader_that_goes_away_is_neither_success_nor_a_failure_of_the_work(line):
+    program, *words = line.split()
+    code = f"import sys; from {program}.cli import main; sys.argv = [{program!r}, *{words!r}]; main()"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-c", code], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert done.returncode == 141
+    assert done.stderr == ""

@@ -248,6 +248,9 @@ def query(since: str, signature: str | None, as_json: bool, db: str | None) -> N
                 "flaky": [[f.test, f.failed, f.ran, f.low, f.high] for f in queries.flaky_tests(c, since=start)],
             }
     store.close()
+    if not as_json and answer.get("runs") == 0:
+        click.echo(f"no run is remembered since {since}: matrix run makes one, --since 365d looks further back")
+        return
     click.echo(json.dumps(answer) if as_json else _plain(answer))
 
 
