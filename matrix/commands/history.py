@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from matrix.errors import UsageError
+from matrix.errors import MatrixError, UsageError
+
+if TYPE_CHECKING:
+    from matrix.history.rows import Rows
+    from matrix.history.store import Store
 from matrix.help import Group
 
 
@@ -80,6 +86,7 @@ def import_(
     Example: matrix history import .matrix/runs/*
     """
     from matrix.history import importing  # noqa: PLC0415
+    from matrix.history.importing_github import from_github  # noqa: PLC0415
     from matrix.history.store import open_store  # noqa: PLC0415
     from matrix.report.progress import tracked  # noqa: PLC0415
     from matrix.report.text import count  # noqa: PLC0415
@@ -91,30 +98,51 @@ def import_(
             datetime.fromisoformat(started)
         except ValueError:
             raise UsageError(f"--started {started!r} is no time", "write 2026-12-01T09:30:00Z") from None
-    store = open_store(history_url(db))
-    done = 0
-    for path in tracked(map(Path, paths), len(paths), "import"):
+
+    def read(path: Path) -> Iterable[Rows | MatrixError]:
         if github:
-            rows = list(importing.from_github(path))
-        elif junit:
-            at = started or _file_time(path)
-            run_id = f"junit-{commit}-{path.stem}-{at}"[:80]
-            kept = {"job": job or "", "commit": commit or "", "run_id": run_id}
-            rows = [importing.from_junit(path, **kept, started=at, pr=pr, author=author)]
-        else:
-            rows = [importing.from_folder(path)]
-        for one in rows:
-            store.write(one)
-            done += 1
+            return from_github(path)
+        if junit:
+            about = importing.About(job or "", commit or "", started, pr, author)
+            return [importing.from_junit(path, about)]
+        return importing.from_folders(path)
+
+    store = open_store(history_url(db))
+    done, problems = 0, list[MatrixError]()
+    for path in tracked(map(Path, paths), len(paths), "import"):
+        done += _bring(store, read, path, problems)
     store.close()
     click.echo(f"{count(done, 'run')} brought into the history")
+    for problem in problems[:-1]:
+        click.echo(f"matrix: {problem.message}", err=True)
+    if problems:
+        raise problems[-1]
 
 
-def _file_time(path: Path) -> str:
+def _bring(
+    store: Store, read: Callable[[Path], Iterable[Rows | MatrixError]], path: Path, problems: list[MatrixError]
+) -> int:
+    """Store what can be read, and return how many runs that is: one bad file keeps no other out.
+
+    Raises:
+        StoreAwayError: the database cannot be reached.
+
+    """
+    from matrix.history.store import StoreAwayError  # noqa: PLC0415
+
+    done = 0
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
-    except OSError as e:
-        raise UsageError(f"{path}: {(e.strerror or str(e)).lower()}", "name a JUnit file") from None
+        for found in read(path):
+            if isinstance(found, MatrixError):
+                problems.append(found)
+            else:
+                store.write(found)
+                done += 1
+    except StoreAwayError:
+        raise
+    except MatrixError as e:
+        problems.append(e)
+    return done
 
 
 def archive_option(f: click.decorators.FC) -> click.decorators.FC:
@@ -197,14 +225,14 @@ def verdicts(runs: tuple[str, ...], as_json: bool, db: str | None) -> None:
 
     Example: matrix history verdicts .matrix/runs/20261201-093011-7f3a
     """
-    from matrix.history.importing import with_causes  # noqa: PLC0415
+    from matrix.history.importing import read_record, with_causes  # noqa: PLC0415
     from matrix.history.remember import judge  # noqa: PLC0415
-    from matrix.records import BAD, load  # noqa: PLC0415
+    from matrix.records import BAD  # noqa: PLC0415
     from matrix.report.progress import tracked  # noqa: PLC0415
 
     out = []
     for folder in tracked(map(Path, runs), len(runs), "verdicts"):
-        run = load(folder / "run.json" if folder.is_dir() else folder)
+        run = read_record(folder / "run.json" if folder.is_dir() else folder)
         with_causes(run, folder if folder.is_dir() else folder.parent)
         warning = judge(run, folder if folder.is_dir() else folder.parent, url=history_url(db))
         if warning:

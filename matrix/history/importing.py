@@ -1,28 +1,46 @@
-"""Brings foreign results into the history: run folders of other hosts, JUnit files, what GitHub's API says of runs."""
+"""Brings foreign results into the history: run folders of other hosts, JUnit files. GitHub's: `importing_github`."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from matrix.errors import UsageError
-from matrix.history.rows import Rows, rows_of
-from matrix.junit_file import TestResult, read_junit
-from matrix.records import Attempt, JobRecord, RunRecord, SpecRef, Status, load
+from pydantic import ValidationError
 
-_CONCLUSIONS = {
-    "success": Status.PASSED,
-    "failure": Status.FAILED,
-    "timed_out": Status.TIMEOUT,
-    "cancelled": Status.CANCELLED,
-    "skipped": Status.SKIPPED,
-    "neutral": Status.PASSED,
-    "startup_failure": Status.ERROR,
-    "action_required": Status.SKIPPED,
-    "stale": Status.CANCELLED,
-}
+from matrix.errors import MatrixError, ToolError, UsageError
+from matrix.history.rows import Rows, rows_of
+from matrix.junit_file import TestResult, read_junit, read_report
+from matrix.records import Attempt, JobRecord, RunRecord, SpecRef, Status, load
+from matrix.triage.model import Cause
+from matrix.triage.witness import witnessed
+
+_MOST = 4 << 30  # bytes of a JUnit file, read piece by piece
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a JUnit file does not say itself."""
+
+    job: str
+    commit: str
+    started: str | None = None
+    pr: int | None = None
+    author: str | None = None
+
+
+def from_folders(path: Path) -> Iterator[Rows | MatrixError]:
+    """Rows of a run folder or of all run folders in a folder, or what is wrong with one."""
+    inner = [] if (path / "run.json").exists() else sorted(p.parent for p in path.glob("*/run.json"))
+    for folder in inner or [path]:
+        try:
+            yield from_folder(folder)
+        except MatrixError as e:
+            yield e
 
 
 def from_folder(folder: Path) -> Rows:
@@ -34,10 +52,42 @@ def from_folder(folder: Path) -> Rows:
     """
     path = folder / "run.json" if folder.is_dir() else folder
     try:
-        run = with_causes(load(path), path.parent)
+        run = with_causes(read_record(path), path.parent)
         return rows_of(run, folder=str(path.parent.resolve()), tests=tests_of(run, path.parent))
     except ValueError as e:
         raise UsageError(f"{path}: {e}", "name a folder that `matrix run` wrote") from None
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read a run.json; fields that this version does not know are left out, since another one may have written it.
+
+    Raises:
+        ToolError: the file is not there or is no run/1 document.
+
+    """
+    try:
+        return load(path)
+    except ToolError as refused:
+        try:
+            document = json.loads(path.read_bytes())
+            RunRecord.model_validate(document)
+        except ValidationError as e:
+            if any(found["type"] != "extra_forbidden" for found in e.errors()):
+                first = next(found for found in e.errors() if found["type"] != "extra_forbidden")
+                where = ".".join(map(str, first["loc"]))
+                raise ToolError(f"{path}: not a run/1 record: {where}: {first['msg'].lower()}") from None
+            for found in e.errors():
+                _drop(document, found["loc"])
+            return RunRecord.model_validate(document)
+        except (OSError, ValueError):
+            pass
+        raise refused from None
+
+
+def _drop(document: Any, at: tuple[int | str, ...]) -> None:
+    for key in at[:-1]:
+        document = document[key]
+    document.pop(at[-1], None)
 
 
 def with_causes(run: RunRecord, folder: Path) -> RunRecord:
@@ -50,7 +100,23 @@ def with_causes(run: RunRecord, folder: Path) -> RunRecord:
                 from matrix.triage.diagnosis import diagnose  # noqa: PLC0415 -- most records have their causes
 
                 attempt.causes = diagnose(log, exit_code=attempt.exit_code, job=job.name).causes
+            elif failed and not attempt.causes:
+                failing = _failing(folder, attempt) or job.failing_tests
+                attempt.causes = [_of_tests(failing)] if failing else []
     return run
+
+
+def _failing(folder: Path, attempt: Attempt) -> list[str]:
+    """Return the tests that failed by the junit file beside a log that is not there."""
+    path = (folder / attempt.log).with_suffix("") / "junit.xml" if attempt.log else folder / "none"
+    return [r.test for r in read_junit(path) if r.outcome in ("failed", "error")] if path.is_file() else []
+
+
+def _of_tests(failing: list[str]) -> Cause:
+    """Return a cause that is the same wherever the same tests fail: nothing more is known without a log."""
+    named = sorted(set(failing))
+    found = witnessed("unknown", f"failed: {', '.join(named[:5])}", rule="failing-tests", about="\0".join(named))
+    return found.model_copy(update={"tests": named, "confidence": 0.5})
 
 
 def tests_of(run: RunRecord, folder: Path) -> dict[tuple[str, int], list[TestResult]]:
@@ -64,70 +130,25 @@ def tests_of(run: RunRecord, folder: Path) -> dict[tuple[str, int], list[TestRes
     return found
 
 
-def from_junit(
-    path: Path, *, job: str, commit: str, started: str, run_id: str, pr: int | None, author: str | None
-) -> Rows:
-    """Rows of a single JUnit file that some other tool wrote.
+def from_junit(path: Path, about: About) -> Rows:
+    """Rows of a single JUnit file that some other tool wrote; the same file brought in twice is one run.
+
+    Unless it is said when, it ran when the file says, else when the file was last written.
 
     Raises:
         UsageError: the file is no JUnit XML.
 
     """
-    results = read_junit(path)
-    bad = any(r.outcome in ("failed", "error") for r in results)
-    status = Status.FAILED if bad or not results else Status.PASSED
-    attempt = Attempt(n=1, started=started, status=status, log=path.name)
-    record = JobRecord(name=job, suite=job, status=status, attempts=[attempt])
+    report = read_report(path, most=_MOST)
+    at = about.started or report.started or datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
+    failing = [r.test for r in report.results if r.outcome in ("failed", "error")]
+    status = Status.FAILED if failing or not report.results else Status.PASSED
+    causes = [_of_tests(failing)] if failing else []
+    attempt = Attempt(n=1, started=at, status=status, log=path.name, causes=causes)
+    record = JobRecord(name=about.job, suite=about.job, status=status, attempts=[attempt], failing_tests=failing)
+    told = "\0".join((about.job, about.commit, str(about.pr), about.started or "", report.digest))
     run = RunRecord(
-        id=run_id, spec=SpecRef(path="", sha256=""), engine="import", host="", commit=commit, pr=pr, author=author,
-        started=started, status=status, jobs=[record],
+        id=f"junit-{hashlib.sha256(told.encode()).hexdigest()[:32]}", spec=SpecRef(path="", sha256=""), engine="import",
+        host="", commit=about.commit, pr=about.pr, author=about.author, started=at, status=status, jobs=[record],
     )  # fmt: skip
-    return rows_of(run, tests={(job, 1): results})
-
-
-def from_github(folder: Path) -> Iterator[Rows]:
-    """Rows of what GitHub's API says: in a folder, `runs.json` (workflow runs) and for each run `jobs-ID.json`.
-
-    Raises:
-        UsageError: a file is missing or does not have the API's shape.
-
-    """
-    for run in _listed(folder / "runs.json", "workflow_runs"):
-        jobs = _listed(folder / f"jobs-{run['id']}.json", "jobs")
-        try:
-            yield rows_of(_github_run(run, jobs))
-        except (KeyError, TypeError, ValueError) as e:
-            raise UsageError(f"{folder}: run {run.get('id')}: not as GitHub's API answers: {e!r}") from None
-
-
-def _listed(path: Path, key: str) -> list[dict[str, Any]]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as e:
-        raise UsageError(
-            f"{path}: {e}", "save GET /repos/O/R/actions/runs as runs.json, .../runs/ID/jobs as jobs-ID.json"
-        ) from None
-    items = document.get(key) if isinstance(document, dict) else document
-    if not isinstance(items, list):
-        raise UsageError(f"{path}: holds no list {key!r}")
-    return items
-
-
-def _github_run(run: dict[str, Any], jobs: Iterable[dict[str, Any]]) -> RunRecord:
-    records: dict[str, JobRecord] = {}
-    for job in sorted(jobs, key=lambda j: j.get("run_attempt", 1)):
-        status = _CONCLUSIONS.get(job.get("conclusion") or "", Status.ERROR)
-        record = records.setdefault(job["name"], JobRecord(name=job["name"], suite=run["name"] or ""))
-        record.status = status
-        if job.get("started_at"):
-            n, log = job.get("run_attempt", 1), job.get("html_url") or ""
-            ended = job.get("completed_at")
-            record.attempts.append(Attempt(n=n, started=job["started_at"], ended=ended, status=status, log=log))
-    pulls = run.get("pull_requests") or []
-    return RunRecord(
-        id=f"github-{run['id']}", spec=SpecRef(path=run.get("path") or "", sha256=""), engine="actions", host="",
-        repository=run["repository"]["full_name"], commit=run["head_sha"], branch=run.get("head_branch"),
-        base=pulls[0]["base"]["sha"] if pulls else None, pr=pulls[0]["number"] if pulls else None,
-        author=(run.get("actor") or {}).get("login"), started=run["run_started_at"], ended=run.get("updated_at"),
-        status=_CONCLUSIONS.get(run.get("conclusion") or "", Status.ERROR), jobs=list(records.values()),
-    )  # fmt: skip
+    return rows_of(run, tests={(about.job, 1): report.results})

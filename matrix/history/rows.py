@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Table
@@ -66,10 +67,10 @@ def rows_of(
         rows.jobs.append(_job_row(run, job, started))
         for attempt in job.attempts:
             _add_attempt(rows, run, job, attempt, started)
-            for t in {t.test: t for t in (tests or {}).get((job.name, attempt.n), [])}.values():
+            for name, t in {_short(t.test): t for t in (tests or {}).get((job.name, attempt.n), [])}.items():
                 rows.test_results.append(
                     _key(run, job, attempt)
-                    | {"test": t.test[:500], "outcome": t.outcome, "seconds": t.seconds, "started": started}
+                    | {"test": name, "outcome": t.outcome, "seconds": t.seconds, "started": started}
                 )
     return rows
 
@@ -81,7 +82,16 @@ def seconds(iso: str) -> float:
         ValueError: not an ISO time.
 
     """
-    return datetime.fromisoformat(iso).timestamp()
+    found = datetime.fromisoformat(iso)
+    # Without a zone it is UTC: the same record means the same time on every host.
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _short(test: str) -> str:
+    """Cut a name to the width of its column; two names that begin alike stay two."""
+    if len(test) <= 500:
+        return _clean(test)
+    return _clean(test[:467]) + "#" + hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _job_row(run: RunRecord, job: JobRecord, started: float) -> Row:

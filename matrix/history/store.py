@@ -14,7 +14,14 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, delete, event, insert, select
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.pool import NullPool
 
 from matrix.errors import ToolError, UsageError
@@ -115,19 +122,27 @@ class Store:
             ToolError: the database refused the rows.
 
         """
-        try:
-            with self.begin() as connection:
-                same = schema.runs.c.id == rows.run["id"]
-                kept = rows.run.get("archive") or connection.scalar(select(schema.runs.c.archive).where(same))
-                connection.execute(delete(schema.runs).where(same))
-                connection.execute(insert(schema.runs), [rows.run | {"archive": kept}])
-                for table, values in rows.tables():
-                    if values:
-                        connection.execute(insert(table), values)
-        except StoreAwayError:
-            raise
-        except SQLAlchemyError as e:
-            raise ToolError(f"history: the database refused run {rows.run['id']}: {_first_line(e)}") from e
+        for tries_left in (2, 1, 0):
+            try:
+                self._write(rows)
+            except StoreAwayError:
+                raise
+            except SQLAlchemyError as e:
+                # Somebody who stores the same run at this moment makes way: the later one stands in its place.
+                if isinstance(e, IntegrityError) and tries_left:
+                    continue
+                raise ToolError(f"history: the database refused run {rows.run['id']}: {_first_line(e)}") from e
+            return
+
+    def _write(self, rows: Rows) -> None:
+        with self.begin() as connection:
+            same = schema.runs.c.id == rows.run["id"]
+            kept = rows.run.get("archive") or connection.scalar(select(schema.runs.c.archive).where(same))
+            connection.execute(delete(schema.runs).where(same))
+            connection.execute(insert(schema.runs), [rows.run | {"archive": kept}])
+            for table, values in rows.tables():
+                if values:
+                    connection.execute(insert(table), values)
 
     def close(self) -> None:
         """Give the connections back."""
