@@ -35,6 +35,8 @@ class Launch:
     nodes: int | None = None  # None: as few as can be
     memory: int | None = None  # bytes a node
     exclude: tuple[str, ...] = ()  # nodes that it is not to run on
+    # Called once a queue has let it begin: on which nodes, with which cards, and when (seconds since the epoch).
+    began: Callable[[Sequence[str], Sequence[Card], float], None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

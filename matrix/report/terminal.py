@@ -65,7 +65,7 @@ class Live:
         self.expected = expected or {}
         self.console = console or make_console(stderr=True, env=env)
         self._now = now
-        self._shown: dict[str, tuple[Status, int]] = {}
+        self._shown: dict[str, tuple[Status, int, bool]] = {}
         self._live: RichLive | None = None
         if interactive(self.console, env):
             self._live = RichLive(get_renderable=self.table, console=self.console, refresh_per_second=4, transient=True)
@@ -90,8 +90,10 @@ class Live:
             self._live.refresh()
             return
         for job in self.run.jobs:
-            state = (job.status, len(job.attempts))
-            if self._shown.get(job.name, (Status.PENDING, 0)) != state:
+            # The nodes of a cluster are known once the queue has let a job begin.
+            placed = job.status is Status.RUNNING and bool(job.attempts and job.attempts[-1].hosts)
+            state = (job.status, len(job.attempts), placed)
+            if self._shown.get(job.name, (Status.PENDING, 0, False)) != state:
                 self._shown[job.name] = state
                 self.console.print(Text(self.line(job)), soft_wrap=True)
 
@@ -102,7 +104,8 @@ class Live:
         if attempt and attempt.n > 1 and job.status is not Status.PENDING:
             parts.append(f"(attempt {attempt.n})")
         if job.status is Status.RUNNING:
-            parts.append(f"on {cards(attempt)}" if cards(attempt) else "")
+            places = [*map(one_line, attempt.hosts), *filter(None, [cards(attempt)])] if attempt else []
+            parts.append(f"on {', '.join(places)}" if places else "")
             parts.append(f"expected {duration(expected)}" if (expected := self.expected.get(job.name)) else "")
         elif attempt and job.status in FINAL and (time := seconds(attempt.started, attempt.ended)) is not None:
             parts.append(f"after {duration(time)}")

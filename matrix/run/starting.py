@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from matrix.engine.base import Held, Launch
 from matrix.errors import MatrixError
@@ -12,7 +13,7 @@ from matrix.host.gpus import Card
 from matrix.plan import forecast, hosts, schedule
 from matrix.records import Attempt, Fact, JobRecord, Status, card_record, move
 from matrix.run import prepare
-from matrix.run.clock import now
+from matrix.run.clock import now, stamp
 from matrix.run.concluding import Concluder
 from matrix.run.record import tag
 from matrix.run.state import Active, State
@@ -103,7 +104,7 @@ class Starter:
         def leased() -> None:
             attempt.started = now()
             r.attempts.append(attempt)
-            move(r, Status.RUNNING)
+            move(r, Status.RUNNING, reason=f"in the queue of {state.engine.name}" if state.engine.queue else None)
             state.note(r)
 
         try:
@@ -181,7 +182,16 @@ class Starter:
             nodes=job.nodes,
             memory=job.memory,
             exclude=tuple(retry.hosts) if retry else (),
+            began=partial(self.began, job.name, n) if state.engine.queue else None,
         )
+
+    def began(self, name: str, n: int, nodes: Sequence[str], cards: Sequence[Card], at: float) -> None:
+        """Enter where an attempt runs that a queue has let begin."""
+        r = self.state.record.job(name)
+        attempt = r.attempts[n - 1]
+        attempt.hosts, attempt.cards, attempt.started = list(nodes), [card_record(c) for c in cards], stamp(at)
+        r.reason = None
+        self.state.note(r)
 
 
 def _foreign(held: Held) -> schedule.Running:

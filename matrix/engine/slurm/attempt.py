@@ -39,6 +39,7 @@ class SlurmRun:
         self._submitted = time.time()
         self._learnt = 0.0  # monotonic: when the id was
         self._cancelled: float | None = None  # monotonic
+        self._told = launch.began is None  # whether the run knows that it has begun
         self._gone: float | None = None  # monotonic: since when Slurm says that it has ended
         self._ended: float | None = None  # monotonic: since when its nodes say so
         self._tasks: set[asyncio.Task[None]] = set()
@@ -166,6 +167,7 @@ class SlurmRun:
         """See whether it has ended: by what its nodes wrote, else by what the queue says."""
         if self.over or self._giving_up:
             return
+        self._tell()
         now, entry = time.monotonic(), self.queue.entry(self.id)
         gone = self.id is not None and self.queue.asked > self._learnt and (entry is None or entry.state in ENDED)
         self._gone = (self._gone or now) if gone else None
@@ -181,6 +183,15 @@ class SlurmRun:
         elif self._cancelled and now - self._cancelled > self.queue.pace.cancel and self.id:
             self._cancelled = now
             self._beside(self._scancel(pending=False))
+
+    def _tell(self) -> None:
+        """Tell the run that it has begun, once it has on all nodes."""
+        if self._told or self.launch.began is None:
+            return
+        begun = [self.exchange.read(f"begun.{rank}") for rank in range(self.fit.nodes)]
+        if all(begun):
+            self._told = True
+            self.launch.began(self._hosts(), self._cards(), min(float(d["at"]) for d in begun if d))
 
     def _patience(self) -> float:
         """Seconds to wait for the word of the nodes; there is none to come from a job that never began."""

@@ -46,6 +46,20 @@ def test_without_a_terminal_each_change_of_state_is_one_line(runs):
     ]
 
 
+def test_of_a_job_in_a_queue_it_is_told_when_it_really_begins_and_where(runs):
+    job = runs.job("sft", "running")
+    place = job.attempts[-1].cards
+    job.attempts[-1].cards, job.reason = [], "in the queue of slurm"
+    c = console()
+    with live(runs.run_of(job, status="running", ended=None), c) as shown:
+        job.attempts[-1].cards, job.attempts[-1].hosts, job.reason = place, ["gpu1"], None
+        shown.update()
+    assert written(c).splitlines() == [
+        "09:32:11Z sft running: in the queue of slurm",
+        "09:32:11Z sft running on gpu1, H20 #2",
+    ]
+
+
 def test_a_second_attempt_is_a_change_too(runs):
     job = runs.job("sft", "failed")
     c = console()

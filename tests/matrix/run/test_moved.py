@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from matrix.engine.base import Outcome
+from matrix.host.gpus import Card
 from matrix.records import load
 from matrix.run import concluding
 from matrix.run import record as records
@@ -31,6 +32,7 @@ class Cluster:
         launch.log.parent.mkdir(parents=True, exist_ok=True)
         launch.log.write_text("")
         node = next(n for n in self.nodes if n not in launch.exclude)
+        launch.began([node], [Card(f"{node}-0", 0, "H20")], 1764581400.0)
         good = Outcome("exit", 0, None, time.time(), time.time(), hosts=(node,))
         no_cards = Outcome("lost", None, None, time.time(), time.time(), problem="no cards", moved=True, unfit=(node,))
         return Over(no_cards if node in self.bad else good)
@@ -62,16 +64,29 @@ class Over:
 def run(tmp_path, monkeypatch):
     monkeypatch.setattr(concluding, "_MOVES", (0.05, 0.1, 0.15))
 
-    def run(cluster):
+    def run(cluster, listener=lambda job: None):
         (tmp_path / "matrix.yaml").write_text(json.dumps({"suites": {"s": {"jobs": {"j": {"command": "true"}}}}}))
         spec = read(tmp_path / "matrix.yaml")
         (tmp_path / "run").mkdir()
         record = records.new_record(spec, select(spec), "r1", "slurm")
         place = Place(tmp_path, tmp_path / "run")
-        asyncio.run(Runner(record, spec.jobs, place, cluster, expected={"j": 1.0}, cpu_jobs=2).run())
+        asyncio.run(Runner(record, spec.jobs, place, cluster, expected={"j": 1.0}, cpu_jobs=2, listener=listener).run())
         return load(tmp_path / "run" / "run.json").job("j")
 
     return run
+
+
+def test_a_job_is_in_the_queue_until_its_nodes_and_cards_are_known(run):
+    seen = []
+
+    def listener(job):
+        attempt = job.attempts[-1]
+        seen.append((job.status, job.reason, attempt.hosts, [c.uuid for c in attempt.cards], attempt.started[:4]))
+
+    run(Cluster(bad=[]), listener)
+    (queued, placed), year = seen[:2], seen[0][4]
+    assert queued == ("running", "in the queue of slurm", [], [], year)
+    assert placed == ("running", None, ["one"], ["one-0"], "2025")
 
 
 def test_a_node_without_the_cards_that_it_promised_is_left_alone_from_then_on(run):
