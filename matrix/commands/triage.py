@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from matrix.records import Attempt
     from matrix.triage.model import LogReport
 
 _TESTS = 5  # tests that are named of a cause
@@ -52,7 +53,12 @@ def command(
         raise UsageError("--explain reads a log twice, which stdin does not allow", "save the log to a file first")
     rules = load_rules([user_rules(Path.cwd())])
     each = tracked(logs, len(logs), "logs") if len(logs) > 1 else logs
-    made = TriageReport(logs=[diagnose(path, exit_code=exit_code, job=job, rules=rules) for path in each])
+    made = TriageReport(
+        logs=[
+            diagnose(path, exit_code=_exit_code(path) if exit_code is None else exit_code, job=job, rules=rules)
+            for path in each
+        ]
+    )
     if html is not None:
         from matrix.triage.page import page  # noqa: PLC0415
 
@@ -66,6 +72,7 @@ def command(
     else:
         for log in made.logs:
             _print(log)
+            _print_record(log)
     if check and any(log.status == "failed" for log in made.logs):
         sys.exit(1)
 
@@ -82,3 +89,39 @@ def _print(log: LogReport) -> None:
             click.echo(f"    in {', '.join(cause.tests[:_TESTS])}{more}")
         if fix := cause.fix.get("en"):
             click.echo(f"    fix: {fix}")
+
+
+def _recorded(path: str) -> tuple[str, str, Attempt] | None:
+    """Find the run, the job and the attempt whose log this is; None if it is no log of a run folder."""
+    from matrix.errors import MatrixError  # noqa: PLC0415
+    from matrix.records import load  # noqa: PLC0415
+
+    log = Path(path).resolve()
+    folder = next((parent for parent in log.parents if (parent / "run.json").is_file()), None)
+    if path == "-" or folder is None:
+        return None
+    try:
+        run = load(folder / "run.json")
+    except MatrixError:  # a file of that name that is something else
+        return None
+    inside = log.relative_to(folder).as_posix()
+    return next(((run.id, job.name, a) for job in run.jobs for a in job.attempts if a.log == inside), None)
+
+
+def _exit_code(path: str) -> int | None:
+    """Return the exit code that the log's run recorded."""
+    found = _recorded(path)
+    return found[2].exit_code if found else None
+
+
+def _print_record(log: LogReport) -> None:
+    """Print what the run knows of this attempt and its log does not say: a signal, a hand-off, a baseline."""
+    found = _recorded(log.path)
+    if found is None:
+        return
+    run, job, attempt = found
+    told = {cause.category for cause in log.causes}
+    for cause in attempt.causes:
+        if cause.category not in told:
+            click.echo(f"  of the run: {cause.category}: {cause.text.strip()}")
+            click.echo(f"    more: matrix show {run} {job}")

@@ -190,6 +190,7 @@ def job_environment(launch: Launch, stacks_file: Path) -> dict[str, str]:
     env["MATRIX_STACKS_SIGNAL"] = str(int(stacks.SIGNAL))
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [_INJECT, env.get("PYTHONPATH")]))
     env.setdefault("PYTHONUNBUFFERED", "1")  # else a killed process takes its last lines along
+    env.setdefault("PYTHONFAULTHANDLER", "1")  # a signal that ends a Python process says in which line
     return env
 
 

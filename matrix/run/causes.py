@@ -27,8 +27,8 @@ _FIX: dict[str, tuple[str, str]] = {
         "请清理运行目录所在磁盘（`matrix prune`、旧检查点）后重新运行该任务。",
     ),
     "segfault": (
-        "Get the native stack (core dump, `gdb`, or PYTHONFAULTHANDLER=1): which extension or kernel is last in it?",
-        "请获取原生堆栈（core dump、`gdb` 或 PYTHONFAULTHANDLER=1），查看其中最后的扩展或内核。",
+        "Look at the line of Python that the log shows last, if any; else get the native stack (core dump, `gdb`).",
+        "请查看日志中最后出现的 Python 代码行（若有）；否则获取原生堆栈（core dump、`gdb`）。",
     ),
     "bus_error": (
         "Check /dev/shm and the mapped files (size, disk) on that host before looking at the code.",
@@ -46,7 +46,13 @@ _FIX: dict[str, tuple[str, str]] = {
 }
 
 
-def cause(category: str, text: str, *, job: str, line: int | None = None) -> Cause:
+TOO_FEW_STEPS = (
+    "See why training ended early; or, if it did all that it should, correct `expects` in matrix.yaml.",
+    "请确认训练为何提前结束；若已完成全部步骤，请修正 matrix.yaml 中的 expects。",
+)
+
+
+def cause(category: str, text: str, *, job: str, line: int | None = None, fix: tuple[str, str] | None = None) -> Cause:
     """Return a cause found by the runner. It counts as the same failure in every run of the job."""
     rule = f"runner-{category.replace('_', '-')}"
-    return witnessed(category, text, rule=rule, about=job, fix=_FIX.get(category), line=line)
+    return witnessed(category, text, rule=rule, about=job, fix=fix or _FIX.get(category), line=line)

@@ -18,7 +18,7 @@ from matrix.baseline.record import FormError
 from matrix.engine.base import Outcome
 from matrix.engine.outcome import LOG_NOT_WHOLE
 from matrix.records import Fact, Status
-from matrix.run.causes import cause
+from matrix.run.causes import TOO_FEW_STEPS, cause
 from matrix.run.hung import where
 from matrix.run.prepare import Place
 from matrix.run.results import Tests, read_facts, read_junit
@@ -143,8 +143,5 @@ def _too_few_steps(job: Job, log: Path, place: Place) -> list[Cause]:
     if last is not None and last.step == wanted - 1 and min(found.step for found in losses) == 0:
         reached += f"; counted from 0 these are {wanted} steps: if that is all, write `expects: {{steps: {last.step}}}`"
     text = f"training should reach step {wanted}; {reached}"
-    return [
-        cause(
-            "nothing_ran", text, job=job.name, line=last.line if last and not (job.loss and job.loss.record) else None
-        )
-    ]
+    line = last.line if last and not (job.loss and job.loss.record) else None
+    return [cause("nothing_ran", text, job=job.name, line=line, fix=TOO_FEW_STEPS if last else None)]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from matrix.triage import gather, naming, rank
-from matrix.triage.frames import othertests, steps, tests
+from matrix.triage.frames import othertests, plain, steps, tests
 from matrix.triage.frames.model import Incident, Step, Verdict
 from matrix.triage.model import LogStatus
 from matrix.triage.ruleset import RuleSet
@@ -66,7 +66,7 @@ def _status(a: Analysis, exit_code: int | None) -> LogStatus:
         return "failed"
     if a.tests.passed_end and not any(i.fatal >= 0.6 and i.line > a.tests.passed_end for i in alive):
         return "passed"
-    sure = [i for i in alive if i.fatal >= 0.6]
+    sure = [i for i in alive if i.fatal >= 0.6 or plain.BUILD_OVER.match(i.text.strip())]
     if not sure or (
         a.verdict.runner and not any(i.kind in {"exit", "launcher", "signal"} for i in alive if i.line >= sure[-1].line)
     ):
@@ -83,9 +83,10 @@ def _last_words(a: Analysis, last: Incident) -> bool:
             return False
         if line.body.strip():
             rest += 1
-            if _WELL.search(line.body):
+            if _WELL.search(line.body) and not _NOT_WELL.search(line.body):
                 return False
     return True
 
 
+_NOT_WELL = re.compile(r"\b(?:not|never|un)[ -]?(?:be |been )?(?:complete|finish|success|done|pass|ok)", re.IGNORECASE)
 _WELL = re.compile(r"\b(?:all good|done|success(?:ful(?:ly)?)?|passed|finished|completed?|ok)\b", re.IGNORECASE)

@@ -45,6 +45,7 @@ _RANK = re.compile(
     r"|(?P<srun>\d{1,4}): (?=\S|$)"
     r"|(?:rank|Rank|worker)[ _]?(?P<r4>\d+)\s?[:|>]\s?"
     r"|(?P<compose>[\w.-]+-\d+|[\w.-]+) +\| (?=\S|$)"
+    r"|(?P<buildkit>#\d{1,4}) (?:\d+\.\d{1,3} |(?=(?:ERROR|CANCELED|DONE|CACHED)\b|\[))"
     r")"
 )
 _GLOG = re.compile(r"(?:\[rank\d+\]:)?(?P<level>[IWEFVD])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w./<>-]+:\d+\] ?")
@@ -103,6 +104,8 @@ def _rank(text: str) -> tuple[str, int | None, str]:
         return "", None, text
     if groups["proc"] and not groups["r3"] and "pid=" not in groups["proc"]:
         return "", None, text
+    if groups["buildkit"]:
+        return groups["buildkit"], None, text[found.end() :]
     number = groups["r1"] or groups["r2"] or groups["r3"] or groups["r4"] or groups["srun"]
     return found[0].strip(), int(number) if number else None, text[found.end() :]
 

@@ -44,6 +44,10 @@ _MAKE = re.compile(
     r"(?:g?make|ninja)(?:\[\d+\])?: (?:\*\*\* \[|build stopped)|FAILED: \S+\.\w+|npm (?:ERR!|error) (?:code|errno|syscall|A complete log|path|Lifecycle|Exit)|.*\*\*\* \[.*\] Error \d+"
     r"|npm (?:ERR!|error)\s*$|Found \d+ (?:error|problem)|.*\bwould be reformatted|\[\*\] "
 )
+# The last word of a build that did not succeed; the status of its program is 1 or 2 then, never 0.
+BUILD_OVER = re.compile(
+    r"g?make: \*\*\* (?!.*\(ignored\))|ninja: build stopped|(?:ERROR|error): .*\bdid not complete successfully: exit code: [1-9]"
+)
 LAUNCHER = re.compile(
     r".*(?:ChildFailedError|Container (?:rank \d+|failed)|LAUNCH ERROR|Pod failed|failed \(exitcode: |sigkill_handler|died with <Signals|Primary job  terminated"
     r"|srun: error|exits with return code|Root Cause \(first|mpirun |exited on signal|exitcode\s*: )"
@@ -98,6 +102,7 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str], float], ...] = (
         0.2,
     ),
     ("exit", _MAKE, 0.35),
+    ("exit", BUILD_OVER, 0.35),
     ("exception", _EXCEPTION, 0.75),
     ("tool", _COMPILER, 0.8),
     ("tool", _LINT, 0.75),

@@ -86,6 +86,12 @@ def test_a_job_is_shown_with_its_log(repo):
     assert json.loads(shown(repo, "show", "last", "sft", "--json"))["name"] == "sft"
 
 
+def test_triage_of_a_log_of_a_run_says_what_the_run_knows_beside_it(repo):
+    said = shown(repo, "triage", f".matrix/runs/{run_id(repo)}/logs/sft/1.log")
+    assert ": passed\n  of the run: handoff_missing: " in said
+    assert f"more: matrix show {run_id(repo)} sft" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

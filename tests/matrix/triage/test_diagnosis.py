@@ -54,6 +54,34 @@ def test_a_failed_job_without_any_evidence_names_its_last_line_as_unknown(report
     assert [(c.line, c.category) for c in found.causes] == [(2, "unknown")]
 
 
+BUILD = """\
+#14 [ 9/12] RUN make -j8
+#14 228.1 g++ -shared a.o b.o -o libkernels.so
+#14 230.9 /usr/bin/ld: final link failed: No space left on device
+#14 230.9 make: *** [Makefile:41: libkernels.so] Error 1
+#14 ERROR: process "/bin/sh -c make -j8" did not complete successfully: exit code: 2
+"""
+
+
+def test_a_build_in_layers_failed_where_it_did_not_complete_successfully(report):
+    found = report(BUILD)
+    assert (found.status, found.causes[0].category, found.causes[0].line) == ("failed", "disk_full", 3)
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("make: *** [Makefile:12: tables] Error 42", "failed"),
+        ("make: *** No rule to make target 'x'.  Stop.", "failed"),
+        ("ninja: build stopped: subcommand failed.", "failed"),
+        ("make: *** [Makefile:12: tables] Error 42\nbuilt without tables: done", "unknown"),
+        ("make: [Makefile:12: tables] Error 1 (ignored)", "unknown"),
+    ],
+)
+def test_a_log_failed_if_its_last_word_is_that_of_a_build_that_stopped(report, end, status):
+    assert report(f"python gen.py\nreading tables\n{end}\n").status == status
+
+
 def test_the_first_step_to_fail_is_the_cause_and_what_tidies_up_follows(report):
     found = report(
         github(
