@@ -17,18 +17,39 @@ def record(url: str, rows: Rows, spool: Path) -> str | None:
 
     Returns a warning for the user, or None when everything was stored.
     """
-    put(rows, spool)
+    try:
+        put(rows, spool)
+    except OSError as e:  # full, or not ours to write: the database may well take it
+        return _without_spool(url, rows, f"{spool}: {(e.strerror or str(e)).lower()}")
     try:
         store = open_store(url)
     except StoreAwayError as e:
-        return f"{e.message}; the result waits in {spool} and is sent with the next run"
+        return _waits(e, spool)
     try:
         refused = send(store, spool)
     except StoreAwayError as e:
-        return f"{e.message}; the result waits in {spool} and is sent with the next run"
+        return _waits(e, spool)
     finally:
         store.close()
     return f"history: {len(refused)} results were refused and stay in {spool}: {refused[0]}" if refused else None
+
+
+def _waits(e: StoreAwayError, spool: Path) -> str:
+    broken = f" ({e.advice})" if e.broken else ""
+    return f"{e.message}{broken}; the result waits in {spool} and is sent with the next run"
+
+
+def _without_spool(url: str, rows: Rows, why: str) -> str | None:
+    """Store a run that cannot wait; only when neither takes it is it lost, and its folder can be imported later."""
+    try:
+        store = open_store(url)
+        try:
+            store.write(rows)
+        finally:
+            store.close()
+    except ToolError as e:
+        return f"{e.message}, and nothing can wait in {why}; later: matrix history import .matrix/runs/{rows.run['id']}"
+    return None
 
 
 def put(rows: Rows, spool: Path) -> None:
@@ -36,11 +57,15 @@ def put(rows: Rows, spool: Path) -> None:
     spool.mkdir(parents=True, exist_ok=True)
     target = spool / f"{rows.run['id']}.json"
     tmp = spool / f".{target.name}.{os.getpid()}"
-    with tmp.open("w", encoding="utf-8") as f:
-        json.dump(asdict(rows), f)
-        f.flush()
-        os.fsync(f.fileno())
-    tmp.replace(target)
+    try:
+        with tmp.open("w", encoding="utf-8") as f:
+            json.dump(asdict(rows), f)
+            f.flush()
+            os.fsync(f.fileno())
+        tmp.replace(target)
+    except OSError:
+        tmp.unlink(missing_ok=True)  # half of it would only fill the disk further
+        raise
 
 
 def send(store: Store, spool: Path) -> list[str]:
@@ -51,7 +76,7 @@ def send(store: Store, spool: Path) -> list[str]:
 
     """
     refused: list[str] = []
-    for path in sorted(spool.glob("*.json"), key=lambda p: p.stat().st_mtime):
+    for path in sorted(spool.glob("*.json"), key=_written):
         try:
             rows = Rows(**json.loads(path.read_text(encoding="utf-8")))
             store.write(rows)
@@ -65,3 +90,10 @@ def send(store: Store, spool: Path) -> list[str]:
             continue
         path.unlink(missing_ok=True)
     return refused
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # another runner sent it meanwhile
+        return 0.0

@@ -34,7 +34,14 @@ _PATIENCE = 5  # seconds for a server that takes the connection and says nothing
 
 
 class StoreAwayError(ToolError):
-    """The database cannot be reached or stays locked. Never the reason that a run fails: callers spool and go on."""
+    """The database cannot be reached or stays locked. Never the reason that a run fails: callers spool and go on.
+
+    `broken`: it is there and damaged, so waiting does not help.
+    """
+
+    def __init__(self, message: str, advice: str | None = None, *, broken: bool = False) -> None:
+        super().__init__(message, advice)
+        self.broken = broken
 
 
 class Store:
@@ -80,7 +87,11 @@ class Store:
                 not isinstance(e, OperationalError) and type(e) is not DatabaseError
             ):  # this one: the file is none, or broken
                 raise
-            raise StoreAwayError(f"history: {_first_line(e)}", f"database: {self.engine.url!r}") from e
+            said = _first_line(e)
+            if "malformed" in said or "not a database" in said:
+                advice = f"move {self.engine.url.database} aside: a new history is made and runs can be imported again"
+                raise StoreAwayError(f"history: {said}", advice, broken=True) from e
+            raise StoreAwayError(f"history: {said}", f"database: {self.engine.url!r}") from e
 
     def current(self) -> bool | None:
         """Whether the database is of this version; None where it is empty."""
