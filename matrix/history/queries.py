@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 
-from sqlalchemy import Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import Connection, Row, Select, and_, bindparam, func, or_, select
 
 from matrix.history import schema
 from matrix.history.attribute import WINDOW, Observation
@@ -16,26 +17,32 @@ _MOST = 2000  # observations that a verdict looks at, those nearest in time
 
 def observations(c: Connection, *, repository: str, job: str, signature: str | None, at: float) -> list[Observation]:
     """Return what is known of a job, and of a signature in any job, within the window of a verdict around a time."""
-    causes = schema.causes
-    about: list[Select[tuple[str, str]]] = [
-        select(schema.jobs.c.run_id, schema.jobs.c.name).where(
-            schema.jobs.c.name == job, schema.jobs.c.started.between(at - WINDOW, at + WINDOW)
-        )
-    ]
-    if signature:
-        about.append(
-            select(causes.c.run_id, causes.c.job).where(
-                causes.c.signature == signature, causes.c.started.between(at - WINDOW, at + WINDOW)
-            )
-        )
+    asked = {"repository": repository, "job": job, "at": at, "since": at - WINDOW, "until": at + WINDOW}
     found: dict[tuple[str, str, int], Observation] = {}
-    for statement in about:
-        for row in c.execute(_attempts(statement, repository, at)):
+    for row in c.execute(_of_job(), asked):
+        found[row.run_id, row.job, row.n] = _observation(row)
+    if signature:
+        for row in c.execute(_of_signature(), asked | {"signature": signature}):
             found[row.run_id, row.job, row.n] = _observation(row)
     return list(found.values())
 
 
-def _attempts(which: Select[tuple[str, str]], repository: str, at: float) -> Select[tuple[object, ...]]:
+@cache
+def _of_job() -> Select[tuple[object, ...]]:
+    # Built once: putting such a statement together takes longer than its answer.
+    j = schema.jobs
+    window = j.c.started.between(bindparam("since"), bindparam("until"))
+    return _attempts(select(j.c.run_id, j.c.name).where(j.c.name == bindparam("job"), window))
+
+
+@cache
+def _of_signature() -> Select[tuple[object, ...]]:
+    causes = schema.causes
+    window = causes.c.started.between(bindparam("since"), bindparam("until"))
+    return _attempts(select(causes.c.run_id, causes.c.job).where(causes.c.signature == bindparam("signature"), window))
+
+
+def _attempts(which: Select[tuple[str, str]]) -> Select[tuple[object, ...]]:
     runs, attempts, causes = schema.runs, schema.attempts, schema.causes
     keys = which.subquery()
     first = and_(
@@ -64,8 +71,8 @@ def _attempts(which: Select[tuple[str, str]], repository: str, at: float) -> Sel
         .join(attempts, and_(attempts.c.run_id == keys.c[0], attempts.c.job == keys.c[1]))
         .join(runs, runs.c.id == attempts.c.run_id)
         .outerjoin(causes, first)
-        .where(runs.c.repository == repository, attempts.c.status.in_(("passed", "failed", "timeout")))
-        .order_by(func.abs(attempts.c.started - at))
+        .where(runs.c.repository == bindparam("repository"), attempts.c.status.in_(("passed", "failed", "timeout")))
+        .order_by(func.abs(attempts.c.started - bindparam("at")))
         .limit(_MOST)
     )
 
