@@ -122,6 +122,7 @@ class Board:
     waiting: tuple[Waiting, ...] = ()
     counts: Mapping[Status, int] = field(default_factory=dict)
     history: tuple[Past, ...] = ()
+    quarantined: tuple[tuple[str, str], ...] = ()  # (job, its failures that do not count)
     notes: tuple[str, ...] = ()  # ids of sentences in `words.NOTES`
     commands: bool = True  # False: no bot listens, show the command line's own re-run
     web: str | None = None  # the repository's page, for links to commits

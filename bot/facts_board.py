@@ -8,7 +8,7 @@ from dataclasses import replace
 from bot.board import Board, Evidence, Finding, Row, RunRef, Waiting, by_importance, fold_cascades, is_bad
 from bot.facts import Artifact, Facts
 from bot.logs import JobLog
-from bot.record_board import known_facts, row_of
+from bot.record_board import known_facts, quarantined, row_of
 from bot.runs import Job, Run
 from matrix.records import FINAL, JobRecord, Status, VerdictValue
 
@@ -97,6 +97,7 @@ def board_of_facts(facts: Facts, *, web: str | None = None) -> Board:
         waiting=tuple(waiting),
         counts=counts,
         history=tuple(facts.past),
+        quarantined=tuple(q for a in facts.artifacts for q in quarantined(a.record)),
         notes=tuple(facts.notes),
         web=web,
     )

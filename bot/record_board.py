@@ -21,7 +21,7 @@ from bot.board import (
     fold_cascades,
     is_bad,
 )
-from matrix.records import FINAL, Attempt, JobRecord, RunRecord, Status
+from matrix.records import FINAL, QUARANTINED, Attempt, JobRecord, RunRecord, Status
 from matrix.triage.model import Cause
 
 ReadLines = Callable[[str, int, int], str]  # (path inside the run folder, first line, last line) -> text
@@ -106,6 +106,11 @@ def known_facts(job: JobRecord) -> tuple[KnownFact, ...]:
     return tuple(KnownFact(f.name, _shown(f.value), f.source or "") for f in job.facts)
 
 
+def quarantined(run: RunRecord) -> tuple[tuple[str, str], ...]:
+    """Return the failures that do not count, job by job: also of jobs that passed."""
+    return tuple((job.name, _shown(f.value)) for job in run.jobs for f in job.facts if f.key == QUARANTINED)
+
+
 def _history(run: RunRecord, base_url: str | None) -> tuple[Past, ...]:
     """List attempts before the last one of any job, newest first: what failed then and how many passed."""
     tried = [(job, attempt) for job in run.jobs for attempt in job.attempts[:-1]]
@@ -156,5 +161,6 @@ def board_of_record(
         ),
         counts=counts,
         history=_history(run, base_url),
+        quarantined=quarantined(run),
         web=web,
     )

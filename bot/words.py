@@ -59,6 +59,7 @@ _W: Mapping[str, tuple[str, str]] = {
         "Mend the job it waits for; nothing is wrong here.",
         "请先修复它所依赖的任务；此任务本身没有问题。",
     ),
+    "quarantined": ("Does not count:", "不计入结果："),
     "error_fix": ("The tool or the host failed, not the code; re-run it.", "是工具或主机出错，而非代码；请重跑。"),
 }
 

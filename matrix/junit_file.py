@@ -18,6 +18,7 @@ from xml.parsers import expat
 from matrix.errors import UsageError
 
 MAX_BYTES = 64 << 20
+EXCUSED = "quarantined until "  # how our plugin begins what it says of a failure that does not count
 _ORDER = ("passed", "skipped", "failed", "error")
 
 
@@ -30,6 +31,12 @@ class TestResult:
     test: str
     outcome: str
     seconds: float | None = None
+    excused: str | None = None  # of a failure that does not count: what the quarantine says of it
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a failure that makes its job fail."""
+        return self.outcome in ("failed", "error") and self.excused is None
 
 
 @dataclass(frozen=True)
@@ -116,13 +123,19 @@ class _Reader:
             if event == "start" and tag == "testsuite" and self.started is None:
                 self.started = _time(element.get("timestamp"))
             elif event == "end" and tag == "testcase":
-                self._add(TestResult(node_id(element), _outcome(element), _seconds(element)))
+                excused = _excused(element)
+                outcome = "failed" if excused else _outcome(element)
+                self._add(TestResult(node_id(element), outcome, _seconds(element), excused))
                 element.clear()
 
     def _add(self, result: TestResult) -> None:
         old = self._worst.get(result.test)
-        if old is None or _ORDER.index(result.outcome) > _ORDER.index(old.outcome):
+        if old is None or _rank(result) > _rank(old):
             self._worst[result.test] = result
+
+
+def _rank(result: TestResult) -> tuple[int, bool]:
+    return _ORDER.index(result.outcome), result.excused is None
 
 
 def _local(element: ET.Element) -> str:
@@ -159,6 +172,15 @@ def _outcome(case: ET.Element) -> str:
     return next(
         (o for t, o in (("error", "error"), ("failure", "failed"), ("skipped", "skipped")) if t in tags), "passed"
     )
+
+
+def _excused(case: ET.Element) -> str | None:
+    """Return what the quarantine says of a failure that our plugin turned into an expected one."""
+    tags = {_local(child): child for child in case}
+    if tags.keys() & {"error", "failure"} or "skipped" not in tags:
+        return None
+    said = tags["skipped"].get("message") or ""
+    return said if tags["skipped"].get("type") == "pytest.xfail" and said.startswith(EXCUSED) else None
 
 
 def _seconds(case: ET.Element) -> float | None:

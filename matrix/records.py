@@ -63,6 +63,7 @@ def card_record(card: Card) -> CardRecord:
     return CardRecord(uuid=card.uuid, index=card.index, model=card.model)
 
 
+QUARANTINED = "quarantined"  # key of the fact that names the failures that did not count
 SEEN = "seen_before"  # key of the fact that says how often a failure was met in other runs
 
 

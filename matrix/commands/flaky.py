@@ -69,13 +69,16 @@ def list_(since: str, as_json: bool, db: str | None) -> None:
 def probe(test: str, times: int, limit: float, as_json: bool, db: str | None) -> None:
     """Run TEST, a pytest node id, many times, each in a process of its own; tell how often it failed and remember it.
 
-    Exit code 0 when it always passed, 1 when it failed at least once.
+    A quarantine does not hide its failures here. Exit code 0 when it always passed, 1 when it failed at least once,
+    3 when it never ran.
 
     Example: matrix flaky probe tests/test_loss.py::test_resume --times 50
     """
     from matrix.commands.history import history_url  # noqa: PLC0415 -- keeps --help quick
+    from matrix.errors import ToolError  # noqa: PLC0415
     from matrix.history.queries import wilson  # noqa: PLC0415
     from matrix.report.progress import left  # noqa: PLC0415
+    from matrix.report.text import count  # noqa: PLC0415
     from matrix.run.folder import repository_root  # noqa: PLC0415
     from matrix.testing.probe import keep, probe_test  # noqa: PLC0415
 
@@ -89,12 +92,18 @@ def probe(test: str, times: int, limit: float, as_json: bool, db: str | None) ->
             click.echo(", ".join(filter(None, [said, rest])), err=True)
     failed, ran = sum(t.bad for t in tries), sum(t.outcome != "skipped" for t in tries)
     low, high = wilson(failed, ran)
-    run, warning = keep(root, history_url(db), test, tries)
+    # A try that was skipped is no outcome: remembered as one, it would read as a pass.
+    run, warning = (
+        keep(root, history_url(db), test, [t for t in tries if t.outcome != "skipped"]) if ran else (None, None)
+    )
     if warning:
         click.echo(f"matrix: {warning}", err=True)
     if as_json:
         answer = {"schema": "probe/1", "test": test, "failed": failed, "ran": ran, "low": low, "high": high, "run": run}
         click.echo(json.dumps(answer | {"outcomes": [t.outcome for t in tries]}))
-    else:
+    elif ran:
         click.echo(f"{failed} of {ran} failed: {low:.1%} to {high:.1%} of the time, at 95 % confidence")
-    sys.exit(1 if failed or not ran else 0)
+    if not ran:
+        why = tries[-1].reason or "pytest says no reason"
+        raise ToolError(f"{test} ran in none of {count(times, 'run')}: {why}", "nothing is remembered of it")
+    sys.exit(1 if failed else 0)

@@ -109,7 +109,7 @@ def with_causes(run: RunRecord, folder: Path) -> RunRecord:
 def _failing(folder: Path, attempt: Attempt) -> list[str]:
     """Return the tests that failed by the junit file beside a log that is not there."""
     path = (folder / attempt.log).with_suffix("") / "junit.xml" if attempt.log else folder / "none"
-    return [r.test for r in read_junit(path) if r.outcome in ("failed", "error")] if path.is_file() else []
+    return [r.test for r in read_junit(path) if r.counts] if path.is_file() else []
 
 
 def _of_tests(failing: list[str]) -> Cause:
@@ -141,7 +141,7 @@ def from_junit(path: Path, about: About) -> Rows:
     """
     report = read_report(path, most=_MOST)
     at = about.started or report.started or datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
-    failing = [r.test for r in report.results if r.outcome in ("failed", "error")]
+    failing = [r.test for r in report.results if r.counts]
     status = Status.FAILED if failing or not report.results else Status.PASSED
     causes = [_of_tests(failing)] if failing else []
     attempt = Attempt(n=1, started=at, status=status, log=path.name, causes=causes)

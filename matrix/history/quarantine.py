@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from matrix.junit_file import EXCUSED
 from matrix.spec.complain import sentence
 from matrix.spec.document import parse, plain
 from matrix.spec.fields import Date, Line
@@ -49,7 +50,7 @@ class Entry:
 
     def said(self) -> str:
         """Say in a line why a failure does not count."""
-        return f"quarantined until {self.expires}: {self.reason} ({self.owner}, {self.issue})"
+        return f"{EXCUSED}{self.expires}: {self.reason} ({self.owner}, {self.issue})"
 
     def over(self) -> str:
         """Say that its time is over: whose it is, since when, what to do."""
@@ -77,6 +78,11 @@ class Quarantine:
         """List the expired entries about any of these tests, unless another entry still covers it."""
         counting = [test for test in tests if self.of(test, today, job) is None]
         return [e for e in self.expired(today) if any(e.covers(test, job) for test in counting)]
+
+    def told(self, tests: Sequence[str], today: str, job: str) -> list[str]:
+        """Say of each of these failing tests that is quarantined until when, why and whose it is."""
+        found = {test: self.of(test, today, job) for test in tests}
+        return [f"{test} {entry.said()}" for test, entry in found.items() if entry is not None]
 
     def excuse(self, failing: Sequence[str], causes: Sequence[Cause], today: str, job: str) -> str | None:
         """Say why the failure of a job does not count: every test that failed is quarantined, and nothing else failed.

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
 
-from matrix.records import BAD, FINAL, Attempt, JobRecord, RunRecord, Status
+from matrix.records import BAD, FINAL, QUARANTINED, Attempt, JobRecord, RunRecord, Status
 from matrix.report.seek import skip_lines
 from matrix.report.text import count, duration, one_line
 from matrix.triage.model import Cause
@@ -21,7 +21,7 @@ BEFORE, AFTER, MAX_EXCERPT, MAX_WIDTH = 3, 4, 16, 2000  # lines around the evide
 # What a runner (this one, and GitHub's) puts before each line.
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6,7}Z ")
 _RUNNER = "[matrix] "  # what the runner says in a log, such as the stacks of a job that hangs, is shown whole
-NOTES = frozenset({"loss_baseline"})  # facts that a reader should see even of a job that passed
+NOTES = frozenset({"loss_baseline", QUARANTINED})  # facts that a reader should see even of a job that passed
 ORDER = (
     Status.ERROR,
     Status.FAILED,

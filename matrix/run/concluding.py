@@ -11,7 +11,20 @@ from matrix.engine.base import Outcome
 from matrix.errors import MatrixError
 from matrix.history.quarantine import Quarantine
 from matrix.host.joblog import JobLog
-from matrix.records import BAD, Attempt, Fact, JobRecord, Retry, Status, Verdict, card_record, move, passed_at_last
+from matrix.records import (
+    BAD,
+    QUARANTINED,
+    Attempt,
+    Fact,
+    JobRecord,
+    Retry,
+    Status,
+    Verdict,
+    card_record,
+    move,
+    passed_at_last,
+)
+from matrix.report.text import count
 from matrix.run.causes import cause
 from matrix.run.clock import now, stamp
 from matrix.run.elsewhere import away_from, elsewhere
@@ -25,6 +38,7 @@ NO_QUARANTINE = Quarantine()
 # Seconds before a job is started elsewhere when its node is lost, has not the cards, or it is preempted; then no more.
 # A controller that has just restarted gives cards away that it does not know yet: some seconds later it does.
 _MOVES = (2.0, 10.0, 30.0)
+_NAMED = 20  # quarantined failures of a job that are named
 _TRIED = ("tried_again", "not_tried_again")  # keys of the facts that tell of further attempts
 
 # Says what the history holds of the last attempt of a job, soon: see `memory.verdict_now`.
@@ -93,6 +107,11 @@ class Concluder:
         if found.status is Status.FAILED and not r.allowed:
             reason = self.quarantine.excuse(found.failing_tests, found.causes, today, r.name)
             r.allowed = reason is not None
+        excused = dict.fromkeys([*found.excused, *self.quarantine.told(found.failing_tests, today, r.name)])
+        if excused:
+            text = f"{count(len(excused), 'quarantined failure')}: {'; '.join(list(excused)[:_NAMED])}"
+            more = f"; and {len(excused) - _NAMED} more" if len(excused) > _NAMED else ""
+            r.facts.append(Fact(key=QUARANTINED, value=text + more))
         over = self.quarantine.expired_of(found.failing_tests, today, r.name) if found.status in BAD else []
         r.facts += [Fact(key="quarantine_expired", value=e.over()) for e in over]
         if found.status is Status.PASSED and attempt.n > 1:

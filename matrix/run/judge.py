@@ -37,6 +37,7 @@ class Judgement:
     causes: list[Cause] = field(default_factory=list)
     failing_tests: list[str] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
+    excused: list[str] = field(default_factory=list)  # failures of tests that are quarantined, with why and until when
 
 
 def judge(job: Job, attempt: int, out: Outcome, place: Place, card: str | None) -> Judgement:
@@ -53,6 +54,8 @@ def judge(job: Job, attempt: int, out: Outcome, place: Place, card: str | None) 
         found = Judgement(Status.FAILED if causes else Status.PASSED, causes)
         facts += notes
     found.facts = facts
+    if job.pytest and (tests := read_junit(scratch / "junit.xml")):
+        found.excused = tests.excused
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from matrix.junit_file import TestResult
+from matrix.junit_file import EXCUSED, TestResult
 from matrix.records import Attempt, JobRecord, RunRecord, SpecRef, Status
 
 JOB = "pytest"
@@ -26,12 +26,16 @@ class Outcomes:
         self.config, self.record, self.must_run = config, record, must_run
         self.began = time.time()
         self.results: dict[str, tuple[str, float]] = {}
+        self.excused: dict[str, str] = {}
         self.said: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take in one phase of a test."""
         outcome = str(report.outcome)
-        if hasattr(report, "wasxfail"):
+        if (said := str(getattr(report, "wasxfail", ""))).startswith(EXCUSED):
+            outcome = "failed"  # it does not count here, and it is what the history has to know
+            self.excused[report.nodeid] = said
+        elif hasattr(report, "wasxfail"):
             outcome = "passed" if report.when == "call" else "skipped"  # it ran, as it was expected to
         elif report.failed and report.when != "call":
             outcome = "error"
@@ -63,7 +67,9 @@ class Outcomes:
         folder = self.config.rootpath / ".matrix"
         # Jobs of the matrix are remembered by their own run.
         tests = [
-            TestResult(t, o, s) for t, (o, s) in self.results.items() if not t.partition("::")[0].endswith(".yaml")
+            TestResult(t, o, s, self.excused.get(t))
+            for t, (o, s) in self.results.items()
+            if not t.partition("::")[0].endswith(".yaml")
         ]
         if not tests:
             return "history: nothing but matrix jobs, which their run has kept"
@@ -84,7 +90,7 @@ def session_record(root: Path, job: str, engine: str, began: float, tests: list[
     """Return the record of tests that were run outside of a matrix run: one job with one attempt."""
     from matrix.history.origin import origin  # noqa: PLC0415
 
-    bad = any(t.outcome in ("failed", "error") for t in tests)
+    bad = any(t.counts for t in tests)
     status = Status.FAILED if bad else Status.PASSED
     started, ended = (datetime.fromtimestamp(t, UTC).isoformat() for t in (began, time.time()))
     attempt = Attempt(n=1, started=started, ended=ended, status=status, log="")

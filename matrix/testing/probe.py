@@ -30,6 +30,7 @@ class Try:
     outcome: str
     began: float
     seconds: float
+    reason: str | None = None  # why it was skipped
 
     @property
     def bad(self) -> bool:
@@ -50,7 +51,9 @@ def probe_test(test: str, times: int, limit: float) -> Iterator[Try]:
 
 
 def _once(test: str, limit: float, junit: Path, *, first: bool) -> Try:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", "--", test]
+    # A quarantine would turn every failure into a skip: how often it fails is just what is asked.
+    alone = ["-p", "no:cacheprovider", "-p", "no:matrix-quarantine"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rsx", *alone, f"--junitxml={junit}", "--", test]
     began = time.time()
     child = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
@@ -70,11 +73,17 @@ def _once(test: str, limit: float, junit: Path, *, first: bool) -> Try:
         return Try("error", began, seconds)
     results = {r.outcome for r in read_junit(junit)}
     outcome = next((o for o in ("error", "failed", "passed") if o in results), "skipped")
-    return Try(outcome, began, seconds)
+    reason = _reason(out.decode(errors="replace")) if outcome == "skipped" else None
+    return Try(outcome, began, seconds, reason)
+
+
+def _reason(out: str) -> str | None:
+    """Return why the test did not run: the line of pytest's summary."""
+    return next((line for line in out.splitlines() if line.startswith(("SKIPPED ", "XFAIL "))), None)
 
 
 def keep(root: Path, url: str, test: str, tries: Sequence[Try]) -> tuple[str, str | None]:
-    """Remember each try as an attempt of one run; return its id, and a warning where that was not possible."""
+    """Remember each try that ran as an attempt of one run; return its id, and a warning where that was not possible."""
     results = [TestResult(test, t.outcome, t.seconds) for t in tries]
     run = session_record(root, f"probe {test}"[:300], "probe", tries[0].began, results)
     run.jobs[0].attempts = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from datetime import date
 
@@ -9,8 +10,9 @@ import pytest
 
 from matrix.errors import MatrixError
 from matrix.history.quarantine import load
+from matrix.junit_file import EXCUSED
 
-_PREFIX = "quarantined until "
+_JOB = "MATRIX_JOB"  # set by the runner: an entry may be for one job only
 
 
 class Quarantined:
@@ -28,7 +30,7 @@ class Quarantined:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Turn a failure into an expected one."""
         report = yield
-        entry = self.quarantine.of(item.nodeid, self.today) if report.failed else None
+        entry = self.quarantine.of(item.nodeid, self.today, os.environ.get(_JOB)) if report.failed else None
         if entry is not None:
             report.outcome = "skipped"
             report.wasxfail = entry.said()
@@ -36,7 +38,7 @@ class Quarantined:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember what is to be shown at the end."""
-        if str(getattr(report, "wasxfail", "")).startswith(_PREFIX):
+        if str(getattr(report, "wasxfail", "")).startswith(EXCUSED):
             self.seen.append(report)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

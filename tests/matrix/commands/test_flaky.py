@@ -48,3 +48,25 @@ def test_a_test_that_is_not_there_is_said(matrix):
     done = matrix("flaky", "probe", "test_a.py::test_other")
     assert done.returncode == 2
     assert "pytest finds no such test" in done.stderr
+
+
+ENTRY = "{test: test_a.py, owner: ann, reason: r, issue: i, expires: 2099-01-01}"
+
+
+def test_a_probe_sees_through_the_quarantine(matrix, tmp_path):
+    (tmp_path / "test_a.py").write_text("def test_bad(): assert 0\n")
+    (tmp_path / ".matrix").mkdir()
+    (tmp_path / ".matrix/quarantine.yaml").write_text(f"quarantine: [{ENTRY}]\n")
+    done = matrix("flaky", "probe", "test_a.py::test_bad", "--times", "2", "--json")
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["outcomes"] == ["failed", "failed"]
+
+
+def test_a_test_that_never_ran_is_no_pass_and_its_reason_is_told(matrix, tmp_path):
+    (tmp_path / "test_a.py").write_text("import pytest\n@pytest.mark.skip(reason='needs a card')\ndef test_s(): pass\n")
+    done = matrix("flaky", "probe", "test_a.py::test_s", "--times", "2")
+    assert done.returncode == 3
+    assert "test_a.py::test_s ran in none of 2 runs" in done.stderr
+    assert "needs a card" in done.stderr
+    assert "0.0%" not in done.stdout
+    assert not (tmp_path / ".matrix/history.sqlite").exists()

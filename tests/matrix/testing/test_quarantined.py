@@ -1,8 +1,14 @@
 """Quarantine in pytest and in matrix runs."""
 
+import html
 import json
 
 import pytest
+
+from bot.comment import compose
+from bot.record_board import board_of_record
+from matrix.history.store import open_store
+from matrix.records import load
 
 ENTRY = "  - {{test: {test}, owner: alice, reason: port taken, issue: 'https://example.org/1', expires: {expires}}}\n"
 TESTS = "def test_flaky(): assert 0, 'the port is taken'\ndef test_good(): pass\n"
@@ -42,6 +48,15 @@ def test_a_mistake_in_the_file_is_told_with_its_line(project):
     assert project.pytest() == 4
     assert "quarantine.yaml:3" in project.out
     assert "Traceback" not in project.out
+
+
+def test_an_entry_for_a_job_covers_the_test_in_that_job_only(project):
+    project.write("tests/test_a.py", TESTS)
+    quarantine(project, "tests/test_a.py::test_flaky")
+    file = project.root / ".matrix/quarantine.yaml"
+    file.write_text(file.read_text().replace("owner:", "job: unit, owner:"))
+    assert project.pytest(MATRIX_JOB="unit") == 0, project.out
+    assert project.pytest(MATRIX_JOB="other") == 1
 
 
 def run_record(project):
@@ -101,3 +116,53 @@ def test_an_expired_entry_is_told_also_when_its_test_passes(project):
     assert project.matrix("run") == 0, project.out
     assert "expired on 2020-01-01" in project.out
     assert "quarantine_expired" not in json.dumps(run_record(project)["jobs"])
+
+
+ONLY = "def test_flaky(): assert 0, 'the port is taken'\n"
+SAID = "1 quarantined failure: tests/test_a.py::test_flaky quarantined until 2099-01-01: port taken (alice, "
+
+
+@pytest.mark.parametrize("tests", [TESTS, ONLY])
+def test_a_failure_that_the_plugin_takes_out_is_told_by_terminal_record_report_and_comment(project, tests):
+    project.write("tests/test_a.py", tests)
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      unit: {pytest: {targets: tests}}\n")
+    quarantine(project, "tests/test_a.py::test_flaky")
+    assert project.matrix("run") == 0, project.out
+    assert f"note unit: {SAID}" in project.out
+    (job,) = run_record(project)["jobs"]
+    assert (job["status"], job["failing_tests"]) == ("passed", [])
+    (said,) = [f["value"] for f in job["facts"] if f["key"] == "quarantined"]
+    assert said.startswith(SAID)
+    (folder,) = (project.root / ".matrix/runs").iterdir()
+    assert SAID in html.unescape((folder / "report.html").read_text())
+    board = board_of_record(load(folder / "run.json"))
+    text = compose(board, ("en", "zh"))
+    assert "Does not count:" in text
+    assert "1 quarantined failure" in text
+    assert "不计入结果" in text
+
+
+def test_a_quarantined_failure_beside_one_that_counts_is_named_too(project):
+    project.write("tests/test_a.py", TESTS + "def test_other(): assert 0\n")
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      unit: {pytest: {targets: tests}}\n")
+    quarantine(project, "tests/test_a.py::test_flaky")
+    assert project.matrix("run") == 1, project.out
+    (job,) = run_record(project)["jobs"]
+    assert job["failing_tests"] == ["tests/test_a.py::test_other"]
+    assert [f["value"].startswith(SAID) for f in job["facts"] if f["key"] == "quarantined"] == [True]
+    assert SAID in project.out
+
+
+@pytest.mark.parametrize("args", [("run",), None])
+def test_the_history_knows_a_quarantined_failure_as_one(project, args):
+    project.write("tests/test_a.py", TESTS)
+    project.write("matrix.yaml", "suites:\n  s:\n    jobs:\n      unit: {pytest: {targets: tests}}\n")
+    quarantine(project, "tests/test_a.py::test_flaky")
+    code = project.matrix(*args) if args else project.pytest("--matrix-record", "tests")
+    assert code == 0, project.out
+    url = f"sqlite:///{project.root}/.matrix/history.sqlite"
+    with open_store(url).begin() as c:
+        rows = c.exec_driver_sql("SELECT test, outcome FROM test_results").all()
+        jobs = c.exec_driver_sql("SELECT status FROM jobs").scalars().all()
+    assert dict(map(tuple, rows)) == {"tests/test_a.py::test_flaky": "failed", "tests/test_a.py::test_good": "passed"}
+    assert jobs == ["passed"]
