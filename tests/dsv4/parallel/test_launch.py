@@ -5,6 +5,8 @@ import json
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -104,6 +106,31 @@ def test_a_job_goes_on_when_nobody_reads_its_output(tmp_path):
     argv = [sys.executable, "-c", "print('a line')"]
     assert launch(argv, 2, tmp_path / "logs", Closed()).code == 0
     assert (tmp_path / "logs" / "workerlog.0").read_text() == "a line\n"
+
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+from dsv4.parallel.launch import launch
+launch([sys.executable, "-c", "print('up', flush=True); import time; time.sleep(600)"], 2, Path(sys.argv[1]))
+"""
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_ranks_end_with_a_launcher_that_is_killed(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", LAUNCHER, str(tmp_path / "logs")], stdout=subprocess.PIPE) as job:
+        assert job.stdout.readline() == b"up\n"
+        pids = json.loads((tmp_path / "logs" / "ranks.json").read_text()).values()
+        assert all(map(alive, pids))
+        job.kill()
+    while any(map(alive, pids)):
+        time.sleep(0.01)
 
 
 def test_jobs_of_one_second_have_folders_of_their_own(monkeypatch, tmp_path):
