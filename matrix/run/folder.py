@@ -60,6 +60,9 @@ def find(root: Path, text: str) -> Path:
         UsageError: there is none, or there are several.
 
     """
+    root = (
+        root.resolve()
+    )  # jobs run elsewhere, on Slurm with `/` for their folder: a relative path would name another one
     path = Path(text)
     for folder in (path, path.parent):
         if "/" in text and (folder / RECORD).is_file():

@@ -144,3 +144,12 @@ def test_prune_removes_what_no_job_needs_any_more(repo):
     assert f"removed {runs[1]}" in shown(repo, "prune", "--older", "1ms")
     assert sorted(p.name for p in (repo / ".matrix" / "runs").iterdir()) == [runs[0], runs[2]]
     assert "2 runs kept" in shown(repo, "prune", "--older", "none", "--size", "none")
+
+
+def test_a_run_is_found_by_its_whole_path_also_from_a_relative_matrix(repo, monkeypatch):
+    """What goes on from there is handed to jobs that run in other folders."""
+    from matrix.commands.running import find_run
+
+    monkeypatch.chdir(repo.root)
+    assert find_run("last", "matrix.yaml").is_absolute()
+    assert find_run("last", None) == find_run("last", "matrix.yaml")
