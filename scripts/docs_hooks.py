@@ -21,7 +21,8 @@ _COMMANDS = """# Commands
 Every command with all its options, as `--help` shows them.
 
 Exit codes: 0 all well; 1 the work itself found failures; 2 wrong use or a bad file, told with its line and what to
-write instead; 3 the tool or its environment failed. As of any program: 130 after Ctrl-C, 141 where whoever read the output went away. With `--json`, one JSON document is on standard output and no more.
+write instead; 3 the tool or its environment failed. As of any program: 130 after Ctrl-C, 141 where whoever read the
+output went away. With `--json`, one JSON document is on standard output and no more.
 """
 
 

@@ -60,9 +60,7 @@ def find(root: Path, text: str) -> Path:
         UsageError: there is none, or there are several.
 
     """
-    root = (
-        root.resolve()
-    )  # jobs run elsewhere, on Slurm with `/` for their folder: a relative path would name another one
+    root = root.resolve()  # jobs have other working folders, on Slurm `/`: a relative path would lead them astray
     path = Path(text)
     for folder in (path, path.parent):
         if "/" in text and (folder / RECORD).is_file():

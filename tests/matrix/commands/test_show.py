@@ -150,6 +150,6 @@ def test_a_run_is_found_by_its_whole_path_also_from_a_relative_matrix(repo, monk
     """What goes on from there is handed to jobs that run in other folders."""
     from matrix.commands.running import find_run
 
-    monkeypatch.chdir(repo.root)
+    monkeypatch.chdir(repo)
     assert find_run("last", "matrix.yaml").is_absolute()
     assert find_run("last", None) == find_run("last", "matrix.yaml")
