@@ -38,7 +38,11 @@ def test_writes_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["nope", "--dry-run"], 2, "bot: nope: n"),  # neither a file nor a run; the rest depends on what is above the folder
+        (
+            ["nope", "--dry-run"],
+            2,
+            "bot: nope: n",
+        ),  # neither a file nor a run; the rest depends on what is above the folder
         ([str(DATA)], 2, "--dry-run"),
         ([str(DATA), "--dry-run", "--lang", "fr"], 2, "'fr' is not one of"),
         ([str(DATA), "--dry-run", "--web", "javascript:x"], 2, "not an http(s) address"),
