@@ -24,7 +24,7 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @store_option
 def list_(since: str, as_json: bool, db: str | None) -> None:
-    """List tests that both passed and failed on one commit, with the 95 % interval of their rate.
+    """List tests that both passed and failed on one commit, with the 95 % interval (Wilson) of their rate.
 
     Example: matrix flaky list --since 7d
     """
@@ -44,7 +44,7 @@ def list_(since: str, as_json: bool, db: str | None) -> None:
     store.close()
     rows = [
         {"test": f.test, "failed": f.failed, "ran": f.ran, "commits": f.commits_both, "low": f.low, "high": f.high,
-         "quarantined": (entry.expires if (entry := kept.of(f.test, today)) else None)}
+         "only_pull_request": f.only_pr, "quarantined": (entry.expires if (entry := kept.of(f.test, today)) else None)}
         for f in found
     ]  # fmt: skip
     expired = [{"test": e.test, "line": e.line, "expired": e.expires, "owner": e.owner} for e in kept.expired(today)]
@@ -53,6 +53,7 @@ def list_(since: str, as_json: bool, db: str | None) -> None:
         return
     for r in rows:
         mark = f"  quarantined until {r['quarantined']}" if r["quarantined"] else ""
+        mark += f"  only in pull request {r['only_pull_request']}" if r["only_pull_request"] else ""
         click.echo(f"{r['failed']} of {r['ran']} failed ({r['low']:.1%} to {r['high']:.1%})  {r['test']}{mark}")
     if not rows:
         click.echo(f"no test both passed and failed on one commit in {since}")
@@ -102,7 +103,7 @@ def probe(test: str, times: int, limit: float, as_json: bool, db: str | None) ->
         answer = {"schema": "probe/1", "test": test, "failed": failed, "ran": ran, "low": low, "high": high, "run": run}
         click.echo(json.dumps(answer | {"outcomes": [t.outcome for t in tries]}))
     elif ran:
-        click.echo(f"{failed} of {ran} failed: {low:.1%} to {high:.1%} of the time, at 95 % confidence")
+        click.echo(f"{failed} of {ran} failed: {low:.1%} to {high:.1%} of the time, at 95 % confidence (Wilson)")
     if not ran:
         why = tries[-1].reason or "pytest says no reason"
         raise ToolError(f"{test} ran in none of {count(times, 'run')}: {why}", "nothing is remembered of it")

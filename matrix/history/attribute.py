@@ -93,7 +93,12 @@ def _of_infra(e: Evidence, burst: Stretch) -> list[str]:
 
 def _of_flake(e: Evidence) -> list[str]:
     told = [f"passed on the same commit: {_name(o)}" for o in e.same_commit_passes[:3]]
-    return [*told, *_names("comes and goes", [t for t in (*e.elsewhere, *e.trials) if t.hit])]
+    alike = [t for t in (*e.elsewhere, *e.trials) if t.hit]
+    if told and e.linked and not alike:
+        told.append(
+            f"seen nowhere else, and names {', '.join(e.linked[:3])} of this change: the flake may come with it"
+        )
+    return [*told, *_names("comes and goes", alike)]
 
 
 def _names(what: str, trials: Sequence[Trial], most: int = 5) -> list[str]:

@@ -105,6 +105,7 @@ class Flake:
     commits_both: int  # commits on which it both passed and failed
     low: float
     high: float
+    only_pr: int | None = None  # never seen but in this pull request: the flake may come with it
 
 
 def flaky_tests(c: Connection, *, since: float, repository: str | None = None) -> list[Flake]:
@@ -116,6 +117,7 @@ def flaky_tests(c: Connection, *, since: float, repository: str | None = None) -
         select(
             t.c.test,
             runs.c.commit,
+            runs.c.pr,
             func.count().filter(bad).label("failed"),
             func.count().filter(t.c.outcome == "passed").label("passed"),
         )
@@ -123,18 +125,25 @@ def flaky_tests(c: Connection, *, since: float, repository: str | None = None) -
         .join(t, t.c.test == failing.c.test)
         .join(runs, runs.c.id == t.c.run_id)
         .where(t.c.started >= since)
-        .group_by(t.c.test, runs.c.commit)
+        .group_by(t.c.test, runs.c.commit, runs.c.pr)
     )
     if repository is not None:
         statement = statement.where(runs.c.repository == repository)
-    by_test: dict[str, list[tuple[str | None, int, int]]] = defaultdict(list)
-    for test, commit, failed, passed in c.execute(statement):
-        by_test[test].append((commit, failed, passed))
-    flakes = [flake for test, rows in by_test.items() if (flake := _flake(test, rows))]
+    by_test: dict[str, dict[str | None, tuple[int, int]]] = defaultdict(dict)
+    pulls: dict[str, set[int | None]] = defaultdict(set)
+    for test, commit, pr, failed, passed in c.execute(statement):
+        before = by_test[test].get(commit, (0, 0))
+        by_test[test][commit] = (before[0] + failed, before[1] + passed)
+        pulls[test].add(pr)
+    flakes = []
+    for test, commits in by_test.items():
+        only = next(iter(pulls[test])) if len(pulls[test]) == 1 else None
+        if flake := _flake(test, [(commit, *counts) for commit, counts in commits.items()], only):
+            flakes.append(flake)
     return sorted(flakes, key=lambda f: (-f.failed / f.ran, f.test))
 
 
-def _flake(test: str, rows: list[tuple[str | None, int, int]]) -> Flake | None:
+def _flake(test: str, rows: list[tuple[str | None, int, int]], only_pr: int | None) -> Flake | None:
     both = sum(1 for commit, failed, passed in rows if commit and failed and passed)
     if not both:
         return None
@@ -142,7 +151,7 @@ def _flake(test: str, rows: list[tuple[str | None, int, int]]) -> Flake | None:
     failed = sum(f for commit, f, p in rows if commit and p)
     ran = sum(f + p for commit, f, p in rows if commit and p)
     low, high = wilson(failed, ran)
-    return Flake(test, failed, ran, both, low, high)
+    return Flake(test, failed, ran, both, low, high, only_pr)
 
 
 def wilson(hits: int, n: int, z: float = 1.96) -> tuple[float, float]:

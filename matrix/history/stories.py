@@ -141,8 +141,17 @@ def _flaky(e: Evidence) -> float:
     rest = _Rest(e.trials, e)
     hits, passes = _counts(e.own)
     whole = _sum(log(p) + (1 + hits) * log(q) + passes * log(1 - q) + rest.score(q, same=True) for q, p in RATES[1:])
+    if e.same_commit_passes and not any(t.hit for t in e.trials):
+        whole = _sum([whole, _new_flake(e)])
     whole += max(len(e.same_run) * log(max(_rate(e), 0.05)), -10.0)
     return whole + _strangers(e, e.elsewhere, shared=True)
+
+
+def _new_flake(e: Evidence) -> float:
+    """Weigh that the flake came with this change: then runs of others say nothing about its rate."""
+    hits, passes = _counts(e.own)
+    score = _sum(log(p) + (1 + hits) * log(q) + passes * log(1 - q) for q, p in RATES[1:])
+    return score + log(0.05) + (log(0.7) - log(0.03) if e.linked else 0.0)  # instead of what `_by_files` takes
 
 
 def _base(e: Evidence, broken: Stretch, place: float) -> float:

@@ -265,3 +265,20 @@ def test_breaks_of_another_branch_are_not_the_base_of_this_one():
     release = [base(h, commit=f"rel{h}", branch="release") for h in (-3, -2, -1)]
     main = [base(h, passed=True, branch="main") for h in range(-40, 0)]
     assert verdict([*main, *release]) != "base"
+
+
+def test_a_flake_that_only_this_change_has_in_a_file_of_its_own_is_said_to_come_with_it():
+    again = at(-0.5, commit="c1", pr=1, passed=True)
+    found = attribute(Failure(MINE, "test_assertion", frozenset({"src/a.py"})), [again, *GREEN_BASE])
+    assert found.value == "flaky"
+    assert "the flake may come with it" in " ".join(found.compared)
+
+
+def test_a_lint_failure_that_passed_on_the_same_commit_and_comes_and_goes_is_never_called_flaky():
+    history = [at(-0.5, commit="c1", pr=1, passed=True), *GREEN_BASE, *(other(-h, pr=h) for h in (30, 60, 90))]
+    assert verdict(history, category="lint_failure") != "flaky"
+
+
+def test_a_failure_that_nothing_could_classify_is_not_infra_however_many_pull_requests_have_another_one():
+    others = [other(-h / 10, pr=h, signature=f"else{h}") for h in range(1, 9)]
+    assert verdict([*GREEN_BASE, *others], category="unknown") == "cannot-tell"

@@ -92,3 +92,20 @@ def test_how_often_a_job_failed_alike_at_commits_is_counted(store):
     for i in range(10, 107):
         store.write(rows_of(run(f"r{i}", i, [attempt(i)], commit="a")))
     assert ask(store, seen_at, commits=["a", "b"], **asked) == (0, 50), "the past counts as fifty runs at most"
+
+
+def test_a_flake_that_was_never_seen_but_in_one_pull_request_is_marked_as_its(store):
+    both = {("unit", 1): [Result("t::new", "failed"), Result("t::old", "failed")],
+            ("unit", 2): [Result("t::new", "passed"), Result("t::old", "passed")]}  # fmt: skip
+    store.write(rows_of(run("a", 0, [attempt(0, 1, failed="s"), attempt(0.1, 2)], pr=4), tests=both))
+    store.write(rows_of(run("b", 1, [attempt(1)]), tests={("unit", 1): [Result("t::old", "passed")]}))
+    found = {f.test: f.only_pr for f in ask(store, queries.flaky_tests, since=LONG_AGO)}
+    assert found == {"t::new": 4, "t::old": None}
+
+
+def test_attempts_of_one_commit_in_two_pull_requests_are_counted_together(store):
+    failed = {("unit", 1): [Result("t", "failed")]}
+    store.write(rows_of(run("a", 0, [attempt(0, failed="s")], pr=4, commit="c"), tests=failed))
+    store.write(rows_of(run("b", 1, [attempt(1)], pr=5, commit="c"), tests={("unit", 1): [Result("t", "passed")]}))
+    (flake,) = ask(store, queries.flaky_tests, since=LONG_AGO)
+    assert (flake.failed, flake.ran, flake.commits_both, flake.only_pr) == (1, 2, 1, None)
