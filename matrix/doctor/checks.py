@@ -19,6 +19,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("clock", host.clock),
     ("git", repository.git),
     ("matrix", repository.matrix),
+    ("rules", repository.rules),
     ("quarantine", repository.quarantine),
     ("history", repository.database),
     ("GitHub token", repository.token),

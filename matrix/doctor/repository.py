@@ -16,8 +16,9 @@ from matrix.history.quarantine import load as load_quarantine
 from matrix.history.remember import default_url
 from matrix.history.store import open_store
 from matrix.report.text import count
-from matrix.run.own_cards import find_cards
+from matrix.run.own_cards import find_cards, whole_need
 from matrix.spec.load import FILE_NAME, read
+from matrix.triage.ruleset import check_own
 
 _API = "https://api.github.com"
 
@@ -56,12 +57,12 @@ def matrix(place: Place) -> Finding:
     except MatrixError as e:
         return Finding("matrix", State.BAD, e.message.splitlines()[0], e.advice or "matrix list shows every mistake")
     said = f"{path}: {count(len(spec.jobs), 'job')}"
-    most = max((job.cards.count for job in spec.jobs), default=0)
     have = _cards_here()
-    if spec.pretend_cards or have is None or most <= have:
+    if spec.pretend_cards or have is None or all(job.cards.count <= have for job in spec.jobs):
         return Finding("matrix", State.OK, said)
     some = count(sum(job.cards.count > have for job in spec.jobs), "job")
-    advice = f"to try it: matrix run --cards {most} pretends them; a hosts file or --engine slurm has others"
+    cards = whole_need(spec.jobs)
+    advice = f"to try it: matrix run --cards {cards} pretends them; a hosts file or --engine slurm has others"
     return Finding("matrix", State.WARNING, f"{said}; {some} with more cards than this host's {have}", advice)
 
 
@@ -70,6 +71,18 @@ def _cards_here() -> int | None:
         return len(find_cards(None, ()))
     except MatrixError:
         return None  # the checks of the cards say what is wrong
+
+
+def rules(place: Place) -> Finding:
+    """Whether the rules of triage that the repository has of its own can be used."""
+    try:
+        own = check_own(root_of(place))
+    except MatrixError as e:
+        return Finding(
+            "rules", State.BAD, e.message.splitlines()[0], "until it is mended no run begins: matrix rules check"
+        )
+    said = f"{count(own, 'file')} of its own" if own else "the repository has none of its own"
+    return Finding("rules", State.OK, said)
 
 
 def quarantine(place: Place) -> Finding:

@@ -35,11 +35,23 @@ def find_cards(pretended: str | None, jobs: Sequence[Job]) -> tuple[Card, ...]:
             if problem:
                 raise ToolError(f"{job.name} asks for cards, and this host cannot say which it has: {problem}")
             of = f" of model {job.cards.model}" if job.cards.model else ""
+            here = "this host has" if pretended is None else f"--cards {pretended} gives"
+            some = "some" if pretended is None else "others"
             raise UsageError(
-                f"{job.name} asks for {count(job.cards.count, 'card')}{of}; this host has {len(fitting)}",
-                f"choose others with --only, or pretend some: --cards {job.cards.count}",
+                f"{job.name} asks for {count(job.cards.count, 'card')}{of}; {here} {len(fitting)}",
+                f"choose others with --only, or pretend {some}: --cards {whole_need(jobs)}",
             )
     return cards
+
+
+def whole_need(jobs: Sequence[Job]) -> str:
+    """Return what `--cards` needs so that each of these jobs can run, of their model where they all name one.
+
+    Cards of no model suit every wish, and are compared with no baseline: so the model is named wherever one will do.
+    """
+    most = max((job.cards.count for job in jobs), default=0)
+    models = {job.cards.model for job in jobs if job.cards.count and job.cards.model}
+    return f"{models.pop()}:{most}" if len(models) == 1 else str(most)
 
 
 def site_host() -> hosts.Host | None:

@@ -128,7 +128,8 @@ def tag(run: str, job: str, attempt: int) -> str:
 def again(record: RunRecord, names: Sequence[str], *, failed: bool) -> list[str]:
     """Put jobs of an ended run back to pending: the named ones, or all that went badly; return their names.
 
-    What a named job needs and what went badly is run again with it.
+    What a named job needs and what went badly is run again with it, and so is what was blocked by any of these: else it
+    would be said to wait for a job that has passed by now. What lacks another job too is blocked by that one anew.
 
     Raises:
         UsageError: no such job, or there is nothing to run again.
@@ -149,6 +150,13 @@ def again(record: RunRecord, names: Sequence[str], *, failed: bool) -> list[str]
         grown = bool(more)
     if not wanted:
         raise UsageError(f"run {record.id} has no failed job to run again")
+    grown = True
+    while grown:
+        more = {
+            j.name for j in record.jobs if j.status is Status.BLOCKED and wanted & {*j.needs, *j.blocked_by}
+        } - wanted
+        wanted |= more
+        grown = bool(more)
     for job in record.jobs:
         if job.name in wanted:
             if job.status is not Status.PENDING:

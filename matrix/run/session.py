@@ -35,6 +35,7 @@ from matrix.shard import times as shard_times
 from matrix.spec.job import Job
 from matrix.spec.load import Spec, read
 from matrix.spec.select import Choice, changed_files
+from matrix.triage.ruleset import check_own
 
 _OPTIONS = "options.json"
 _OLD_JOB_LIMIT = 10.0  # seconds that processes of a killed runner get to end
@@ -82,6 +83,7 @@ def new(spec: Spec, choices: Sequence[Choice], options: Options, changed_since: 
     changed = changed_files(spec.root, changed_since) if changed_since else None
     engines.check(options.engine, options.cards, [c.job for c in choices if c.selected])  # before anything is written
     quarantine.load(spec.root)  # likewise
+    check_own(spec.root)
     for name, path in options.handoffs.items():
         if not Path(path).exists():
             raise UsageError(f"--handoff {name}={path}: there is no such path")
@@ -107,6 +109,7 @@ def reopen(folder: Path) -> Session:
     spec = read(root / record.spec.path)
     if spec.sha256 != record.spec.sha256:
         raise UsageError(f"{spec.path} has changed since run {record.id} began", "start a new run: matrix run")
+    check_own(spec.root)  # a rule that cannot be read would only be found when a job fails
     try:
         options = Options(**json.loads((folder / _OPTIONS).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -136,7 +139,10 @@ def rerun(folder: Path, names: Sequence[str], *, failed: bool, show: Show) -> Se
     with locked(folder):
         session = reopen(folder)
         _take_up(session)
-        records.again(session.record, names, failed=failed)
+        blocked = {j.name for j in session.record.jobs if j.status is Status.BLOCKED}
+        taken = records.again(session.record, names, failed=failed)
+        if names and (more := [name for name in taken if name in blocked - set(names)]):
+            print(f"matrix: run again too, as they were blocked: {', '.join(map(one_line, more))}", file=sys.stderr)
         _note_files(session)
         save(session.record, folder / RECORD)
         _follow(session, show)

@@ -110,7 +110,7 @@ class Runner:
         if found:
             self.meeting.say_ended(f"the matrix run ended with exit code {code} before this job did")
         else:  # it never began: what it said, in the words of pytest's options
-            reason = said[-2000:].removeprefix("matrix: ").replace(": --cards ", ": --matrix-cards ")
+            reason = said[-2000:].removeprefix("matrix: ").replace(" --cards ", " --matrix-cards ")
             self.meeting.say_ended(f"{reason or f'exit code {code}'}\nso no job of the matrix was run")
 
     def pytest_sessionfinish(self) -> None:

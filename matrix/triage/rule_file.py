@@ -70,17 +70,31 @@ def read_rule(path: Path) -> Rule:
     try:
         rule = Rule.model_validate(document)
     except ValidationError as e:
-        first = e.errors()[0]
-        loc = [part for part in first["loc"] if isinstance(part, str | int)]
-        name = ".".join(str(part) for part in loc) or "the rule"
-        message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{path}:{_line(text, loc)}: {name}: {message}", _advice(first["type"])) from e
+        found = [_said(path, text, error["loc"], error["msg"]) for error in e.errors()]
+        raise UsageError("\n  ".join(found), _advice(e.errors()[0]["type"])) from e
     if rule.category != path.stem:
         raise UsageError(
             f"{path}:{_line(text, ['category'])}: category {rule.category} in a file named {path.stem}",
             f"name the file {rule.category}.yaml",
         )
     return rule
+
+
+def _said(path: Path, text: str, where: tuple[int | str, ...], message: str) -> str:
+    name = ".".join(map(str, where)) or "the rule"
+    return f"{path}:{_line(text, list(where))}: {name}: {message.removeprefix('Value error, ')}"
+
+
+def mistakes(files: Iterable[Path], first: UsageError) -> UsageError:
+    """Join the mistakes of all files that cannot be read; `first` where each can and they do not fit together."""
+    found, advice = list[str](), first.advice
+    for path in files:
+        try:
+            read_rule(path)
+        except UsageError as e:
+            found.append(e.message)
+            advice = e.advice or advice
+    return UsageError("\n  ".join(found), advice) if found else first
 
 
 def is_builtin(path: Path) -> bool:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matrix.errors import UsageError
+
 if TYPE_CHECKING:
     from matrix.triage.rule_model import Rule
 
@@ -166,6 +168,26 @@ def load_rules(user_dirs: Iterable[Path] = ()) -> RuleSet:
         document = _document(read_rules(files))
         keep(cached, json.dumps(document, ensure_ascii=False).encode())
     return _from_document(digest, document)
+
+
+def check_own(root: Path) -> int:
+    """Check the rules that a repository has of its own; return how many files they are.
+
+    Raises:
+        UsageError: every mistake in them, with file and line.
+
+    """
+    folder = user_rules(root)
+    files = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
+    if not files:
+        return 0
+    try:
+        load_rules([folder])
+    except UsageError as first:
+        from matrix.triage.rule_file import mistakes  # noqa: PLC0415 - brings YAML
+
+        raise mistakes(files, first) from None
+    return len(files)
 
 
 def keep(path: Path, data: bytes) -> None:

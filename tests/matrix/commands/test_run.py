@@ -318,7 +318,53 @@ def test_a_wide_job_is_not_starved_by_another_runner(repo, monkeypatch):
 def test_more_cards_than_there_are_is_wrong_use(repo):
     repo.write({"t": {"command": "true", "cards": 3}})
     done = repo.matrix("run", "--cards", "2", code=2)
-    assert "asks for 3 cards; this host has 2" in done.stderr
+    assert "asks for 3 cards; --cards 2 gives 2" in done.stderr
+
+
+def test_the_hint_for_a_host_without_cards_names_all_that_the_chosen_jobs_need_with_their_model(repo):
+    two = {"command": "true", "cards": {"count": 2, "model": "H20"}}
+    repo.write(
+        {"one": {"command": "true", "cards": {"count": 1, "model": "H20"}}, "two": two, "cpu": {"command": "true"}}
+    )
+    done = repo.matrix("run", code=2)
+    assert "--cards H20:2" in done.stderr
+    repo.matrix("run", "--cards", "H20:2", code=0)
+    wrong = repo.matrix("run", "--only", "one", "--cards", "A100:1", code=2)
+    assert "one asks for 1 card of model H20; --cards A100:1 gives 0" in wrong.stderr
+
+
+def test_rerun_of_a_root_runs_what_it_had_blocked_and_says_so(repo):
+    repo.write(
+        {
+            "pt": {"command": "cp seed out", "produces": [{"name": "w", "path": "out", "kind": "files"}]},
+            "sft": {"command": "cat out", "needs": "w"},
+        }
+    )
+    repo.run(code=1)
+    (repo.root / "seed").write_text("x")
+    done = repo.matrix("rerun", "last", "pt", code=0)
+    assert statuses(repo.record()) == {"pt": "passed", "sft": "passed"}
+    assert "run again too, as they were blocked: sft" in done.stderr
+
+
+@pytest.mark.parametrize("verb", [("run",), ("rerun", "last")])
+def test_mistakes_in_the_rules_of_the_repository_are_all_told_before_a_job_starts(repo, verb):
+    repo.write({"a": {"command": "echo x >> ran; exit 1"}})
+    if verb[0] == "rerun":
+        repo.run(code=1)
+    before = (repo.root / "ran").read_text() if verb[0] == "rerun" else None
+    rules = repo.root / ".matrix/rules"
+    rules.mkdir(parents=True)
+    (rules / "foo.yaml").write_text("category: foo\n")
+    (rules / "bar.yaml").write_text("- bar\n")
+    done = repo.matrix(*verb, code=2)
+    for said in (
+        "foo.yaml:1: title: Field required",
+        "foo.yaml:1: references: Field required",
+        "bar.yaml:1: a rule file",
+    ):
+        assert said in done.stderr
+    assert ((repo.root / "ran").read_text() if before else None) == before
 
 
 def test_rerun_adds_attempts_to_the_same_run(repo):

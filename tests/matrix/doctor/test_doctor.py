@@ -220,6 +220,18 @@ def test_who_waits_is_told_which_checks_have_not_answered(tmp_path):
     assert len(heard[1]) == 1
 
 
+def test_rules_of_the_repository_that_cannot_be_read_are_told(place, tmp_path):
+    (tmp_path / "matrix.yaml").write_text("suites: {}\n")
+    assert repository.rules(place).state is State.OK
+    file = tmp_path / ".matrix/rules/foo.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("category: foo\n")
+    found = repository.rules(place)
+    assert found.state is State.BAD
+    assert "foo.yaml:1" in found.finding
+    assert "matrix rules check" in found.advice
+
+
 def test_a_quarantine_that_is_past_its_day_or_has_a_mistake_is_told(place, tmp_path):
     (tmp_path / "matrix.yaml").write_text("suites: {}\n")
     assert repository.quarantine(place).state is State.OK

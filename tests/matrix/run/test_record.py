@@ -50,6 +50,13 @@ def test_rerun_of_a_job_brings_what_it_lacks():
     assert record.job("c").blocked_by == []
 
 
+def test_rerun_of_a_root_takes_what_it_had_blocked_and_nothing_else_that_failed():
+    record = run(a="failed", b="blocked", c="blocked", d="failed", e="blocked", x="failed")
+    record.job("b").needs, record.job("c").needs, record.job("e").needs = ["a"], ["b", "d"], ["x"]
+    assert again(record, ["a"], failed=False) == ["a", "b", "c"]
+    assert statuses(record) | {"d": "failed", "e": "blocked", "x": "failed"} == statuses(record)
+
+
 @pytest.mark.parametrize(("names", "message"), [(["nope"], "no job 'nope'"), ([], "no failed job")])
 def test_nothing_to_run_again_is_wrong_use(names, message):
     with pytest.raises(UsageError, match=message):

@@ -100,7 +100,7 @@ def test_a_run_that_cannot_begin_fails_its_items_with_the_reason(project):
     project.write("matrix.yaml", MATRIX)
     assert project.pytest("--matrix", "-k", "card") == 1
     assert "card asks for 1 card; this host has 0" in project.out
-    assert "pretend some: --matrix-cards 1\n" in project.out
+    assert "pretend some: --matrix-cards 2\n" in project.out, "what all of the chosen ones need"
     assert "- Failed: card asks for 1 card" in project.out, "the reason comes first, where the summary cuts"
 
 
