@@ -40,7 +40,7 @@ def attribute(failure: Failure, history: Iterable[Observation]) -> Verdict:
     value, probability = max(found.items(), key=lambda item: item[1])
     told = {
         "this-change": lambda: _of_change(e),
-        "base": lambda: _of_base(broken),
+        "base": lambda: _of_base(e, broken),
         "infra": lambda: _of_infra(e, burst),
         "flaky": lambda: _of_flake(e),
     }[value]()
@@ -48,7 +48,7 @@ def attribute(failure: Failure, history: Iterable[Observation]) -> Verdict:
         given = cast("VerdictValue", value)
         return Verdict(value=given, compared=told, likelihood=likelihood(given, probability))
     on_base = sum(t.on_base for t in e.trials)
-    looked = [f"{on_base} runs of the base branch", f"{len(e.trials) - on_base} runs of other pull requests"]
+    looked = [f"{on_base} runs without a pull request", f"{len(e.trials) - on_base} runs of other pull requests"]
     return Verdict(value="cannot-tell", compared=[*looked, "nothing in them links the failure or clears the change"])
 
 
@@ -72,8 +72,11 @@ def _of_change(e: Evidence) -> list[str]:
     return [f"failed {len(again)} times in this pull request", *compared]
 
 
-def _of_base(broken: Stretch) -> list[str]:
-    on_base = [t for t in broken.hits if t.on_base]
+def _of_base(e: Evidence, broken: Stretch) -> list[str]:
+    seen = e.failure.seen
+    if seen.pr is None and seen.base is not None:
+        return []  # a branch of its own: earlier runs of it are no runs of the base branch
+    on_base = [t for t in broken.hits if t.on_base and t.o.base is None]
     if on_base:
         return _names("fails alike on the base branch", on_base)
     return _names("fails alike on the same base", broken.hits)
@@ -107,7 +110,8 @@ def _names(what: str, trials: Sequence[Trial], most: int = 5) -> list[str]:
 
 
 def _name(o: Observation) -> str:
-    where = f"pull request {o.pr}" if o.pr is not None else "base branch"
+    branch = f"branch {o.branch}" if o.branch else "on no known branch"
+    where = f"pull request {o.pr}" if o.pr is not None else branch
     commit = f" at {o.commit[:10]}" if o.commit else ""
     return f"run {o.run}, job {o.job}, {where}{commit}"
 

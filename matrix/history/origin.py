@@ -17,7 +17,7 @@ class Origin:
     branch: str | None = None
     pr: int | None = None
     author: str | None = None
-    base: str | None = None  # merge base with the base branch, of a pull request
+    base: str | None = None  # merge base with the base branch, of a pull request or of a branch of its own
     changed_files: list[str] | None = None
 
 
@@ -38,14 +38,29 @@ def origin(root: Path, env: Mapping[str, str]) -> Origin:
     base = env.get("MATRIX_BASE")
     if base is None and env.get("GITHUB_BASE_REF"):
         base = _git(root, "merge-base", "HEAD", f"origin/{env['GITHUB_BASE_REF']}")
+    branch = env.get("MATRIX_BRANCH") or env.get("GITHUB_HEAD_REF") or env.get("GITHUB_REF_NAME")
+    if branch is None and pr is None and (branch := _git(root, "symbolic-ref", "--quiet", "--short", "HEAD")):
+        base = base or _forked(root, branch)
     return Origin(
         repository=repository(env),
-        branch=env.get("MATRIX_BRANCH") or env.get("GITHUB_HEAD_REF") or env.get("GITHUB_REF_NAME"),
+        branch=branch,
         pr=pr,
         author=env.get("MATRIX_AUTHOR") or env.get("GITHUB_ACTOR"),
         base=base,
         changed_files=_changed(root, base) if base else None,
     )
+
+
+def _forked(root: Path, branch: str) -> str | None:
+    """Return the commit at which a branch left the repository's default one; None of that one itself, or if unknown."""
+    remote = _git(root, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+    configured = _git(root, "config", "--get", "init.defaultBranch")
+    for name in filter(None, (remote, configured, "main", "master")):
+        if name.removeprefix("origin/") == branch:
+            return None
+        if _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
+            return _git(root, "merge-base", "HEAD", name)
+    return None
 
 
 def _changed(root: Path, base: str) -> list[str] | None:
@@ -65,9 +80,12 @@ def _changed(root: Path, base: str) -> list[str] | None:
 
 
 def _git(root: Path, *args: str) -> str | None:
-    done = subprocess.run(
-        ["git", "-C", str(root), *args], capture_output=True, text=True, errors="backslashreplace", check=False
-    )
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *args], capture_output=True, text=True, errors="backslashreplace", check=False
+        )
+    except OSError:  # no git here
+        return None
     return done.stdout.strip("\n") if done.returncode == 0 else None
 
 

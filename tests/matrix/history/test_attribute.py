@@ -282,3 +282,18 @@ def test_a_lint_failure_that_passed_on_the_same_commit_and_comes_and_goes_is_nev
 def test_a_failure_that_nothing_could_classify_is_not_infra_however_many_pull_requests_have_another_one():
     others = [other(-h / 10, pr=h, signature=f"else{h}") for h in range(1, 9)]
     assert verdict([*GREEN_BASE, *others], category="unknown") == "cannot-tell"
+
+
+@pytest.mark.parametrize("branch", ["feat9", None])
+def test_no_evidence_calls_a_branch_of_its_own_or_an_unknown_one_the_base_branch(branch):
+    def at(hour, *, passed, commit="c0"):
+        return Observation(
+            run=f"r{hour}", job="unit", at=hour * 3600.0, passed=passed, signature=None if passed else "s" * 16,
+            commit=commit, base="b0" if branch else None, branch=branch,
+        )  # fmt: skip
+
+    for history in ([at(1, passed=True)], [at(h, passed=False, commit=f"c{h}") for h in range(1, 9)]):
+        found = attribute(Failure(at(10, passed=False), "unknown"), history)
+        assert not any("base branch" in said for said in found.compared if branch), found
+        assert not any(", base branch" in said for said in found.compared), found
+        assert found.value != "base" or branch is None

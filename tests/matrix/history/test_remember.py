@@ -110,6 +110,28 @@ def test_origin_of_a_pull_request_knows_both_names_of_a_renamed_file(tmp_path):
     assert found.changed_files == ["added.py", "new.py", "old name.py"]
 
 
+@pytest.mark.parametrize("default", ["main", "trunk"])
+def test_origin_of_a_local_run_knows_its_branch_and_where_it_left_the_default_one(tmp_path, default):
+    git(tmp_path, "init", "-q", "-b", default)
+    (tmp_path / "a.py").write_text("x\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "base")
+    if default != "main":
+        git(tmp_path, "update-ref", "refs/remotes/origin/trunk", "HEAD")
+        git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    fork = subprocess.run(
+        ["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True
+    ).stdout.strip()
+    there = origin(tmp_path, {})
+    assert (there.branch, there.base, there.changed_files) == (default, None, None)
+    git(tmp_path, "checkout", "-qb", "feat9")
+    (tmp_path / "b.py").write_text("x\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "change")
+    found = origin(tmp_path, {})
+    assert (found.branch, found.base, found.changed_files, found.pr) == ("feat9", fork, ["b.py"], None)
+
+
 def test_origin_without_ci_or_git_knows_nothing(tmp_path):
     assert origin(tmp_path, {}).pr is None
     assert origin(tmp_path, {"MATRIX_BASE": "nonsense"}).changed_files is None
