@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from matrix.triage import rank
 from matrix.triage.analysis import Analysis
 from matrix.triage.frames import steps
+from matrix.triage.lines import Line
 from matrix.triage.model import Cause, Consequence, LogReport
 from matrix.triage.naming import Found
 from matrix.triage.ruleset import RuleSet
 from matrix.triage.signature import signature
 
 MAX_CAUSES, MAX_FOLLOW = 20, 20
+_SPEAKER = re.compile(r"[\w./-]{1,40}: \S")
 
 
 def report(path: str, analysis: Analysis, rules: RuleSet) -> LogReport:
@@ -81,6 +85,7 @@ def last_line(analysis: Analysis, file: str | None = None) -> Cause:
                 line = at
                 break
         if line is not None:
+            line = _head(analysis, line, low)
             break
     sign = signature("unknown", "", line.body if line else "")
     return Cause(
@@ -92,6 +97,19 @@ def last_line(analysis: Analysis, file: str | None = None) -> Cause:
         text=line.text if line else "",
         signature=sign,
     )
+
+
+def _head(analysis: Analysis, line: Line, low: int) -> Line:
+    """Return the line that an indented one explains: `tool: what was wrong`, and below it what to do."""
+    if line.body[:1] not in " \t":
+        return line
+    for no in range(line.no - 1, max(line.no - 6, low - 2, 0), -1):
+        at = analysis.scan.store.line(no)
+        if at is None or not at.body.strip() or at.stream != line.stream:
+            break
+        if at.body[:1] not in " \t":
+            return at if _SPEAKER.match(at.body) else line
+    return line
 
 
 def _last_places(analysis: Analysis) -> list[tuple[int, int]]:

@@ -82,6 +82,11 @@ def test_a_log_failed_if_its_last_word_is_that_of_a_build_that_stopped(report, e
     assert report(f"python gen.py\nreading tables\n{end}\n").status == status
 
 
+def test_advice_below_a_message_is_not_taken_for_the_message(report):
+    found = report("dsv4: the ports are taken\n  name others with --port\n", exit_code=2)
+    assert [(c.line, c.category) for c in found.causes] == [(1, "unknown")]
+
+
 def test_the_first_step_to_fail_is_the_cause_and_what_tidies_up_follows(report):
     found = report(
         github(
