@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import re
 from collections import defaultdict
@@ -99,6 +100,13 @@ def baseline_file(baseline: LossBaseline, root: Path, card: str | None) -> Path:
     return root / baseline.file.replace("{card}", model)
 
 
+def _of_other_cards(baseline: LossBaseline, root: Path) -> list[str]:
+    """Return the first files of this baseline that are there, of whatever card."""
+    if "{card}" not in baseline.file:
+        return []
+    return sorted(glob.glob(glob.escape(baseline.file).replace("{card}", "*"), root_dir=root))[:3]  # noqa: PTH207 -- a folder may be absolute
+
+
 def job_losses(baseline: LossBaseline, log: Path, cwd: Path) -> tuple[list[Loss], Path]:
     """Return the losses of a job and the file they were read from: the record it writes, or its log.
 
@@ -130,7 +138,10 @@ def compare_losses(
         found, source = job_losses(baseline, log, cwd)
     except FileNotFoundError:
         on = card or "cpu"
-        return Comparison(note=f"no baseline for {on} yet: `matrix baseline update {job} --from last` proposes {shown}")
+        others = _of_other_cards(baseline, root)
+        besides = f", and it was not compared with {', '.join(others)}" if others else ""
+        way = f"`matrix baseline update {job} --from last` proposes {shown}"
+        return Comparison(note=f"no baseline for {on} yet{besides}: {way}")
     except FormError as e:
         return Comparison([_cause(job, "unreadable", str(e))], baseline=file)
     except OSError as e:

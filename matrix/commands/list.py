@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from matrix.baseline.mistyped import mistyped
 from matrix.commands.choose import choose, job_options, site
 from matrix.spec.job import Job
 from matrix.spec.units import format_duration
@@ -45,6 +46,8 @@ def command(
         click.echo(json.dumps(document, indent=1, ensure_ascii=False))
         return
     _print(chosen.jobs)
+    for said in mistyped(chosen.jobs, chosen.spec.root):
+        click.echo(f"matrix: {said}", err=True)
 
 
 def job_dict(job: Job) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
+from matrix.baseline.mistyped import mistyped
 from matrix.commands.choose import Chosen, Site, choose, job_options, site
 from matrix.commands.list import describe_cards, wide_console
 from matrix.plan.forecast import Expected, Forecast, expected_times, forecast
@@ -101,6 +102,7 @@ def make_plan(chosen: Chosen, here: Site, host_name: str | None = None, today: s
             impossible.setdefault(job.name, "needs what a job produces that cannot run here")
     day = today or dt.datetime.now(dt.UTC).date().isoformat()
     notes = [problem for problem in (here.problem, known.problem) if problem]
+    notes += mistyped(jobs, chosen.spec.root)
     notes += [
         f"{job.name}: failures counted as allowed until {job.allow_failure.until}, which is past; they count again"
         for job in jobs

@@ -45,7 +45,7 @@ def error_lines(seen: View) -> list[str]:
         level = "warning" if job.allowed else "error"
         lines.append(command(level, message, title=one_line(title, 200)))
     notices = seen.run.notices[:MAX_ANNOTATIONS]
-    return [*lines, *(command("warning", notice, title="quarantine expired") for notice in notices)]
+    return [*lines, *(command("warning", notice, title="notice") for notice in notices)]
 
 
 def command(name: str, message: str, **properties: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
+from matrix.baseline.mistyped import mistyped
 from matrix.engine.outcome import ended_unseen
 from matrix.errors import ToolError, UsageError, by_system
 from matrix.history import quarantine
@@ -183,6 +184,9 @@ def _follow(session: Session, show: Show) -> None:
     site = site_host()
     kept = quarantine.load(spec.root)
     session.record.notices = [e.over() for e in kept.expired(date.today().isoformat())]  # noqa: DTZ011 -- reader's day
+    session.record.notices += mistyped(
+        [job for job in spec.jobs if session.record.job(job.name).status is not Status.SKIPPED], spec.root
+    )
     for notice in session.record.notices:
         print(f"matrix: {one_line(notice, 1000)}", file=sys.stderr)
     known = known_times(spec.jobs, spec.root, {card.model for card in engine.cards}, os.environ)

@@ -549,3 +549,16 @@ def test_cards_that_only_the_site_knows_are_leased(repo, monkeypatch):
     repo.write({"t": {"command": "echo $CUDA_VISIBLE_DEVICES", "cards": {"count": 2, "model": "P800"}}})
     cards = job(repo.run(code=0), "t")["attempts"][0]["cards"]
     assert [(c["index"], c["model"]) for c in cards] == [(0, "P800"), (1, "P800")]
+
+
+def test_a_mistyped_baseline_is_told_loudly_and_recorded(repo):
+    (repo.root / "baselines").mkdir()
+    (repo.root / "baselines/sft-H20.txt").write_text("")
+    repo.write({"sft": {"command": "echo step 1 loss 2.0", "baseline": {"loss": "baselines/stf-{card}.txt"}}})
+    said = "no card has baselines/stf-{card}.txt; did you mean baselines/sft-H20.txt?"
+    done = repo.matrix("run", code=0)
+    assert said in repo.record().notices[0]
+    assert said in " ".join((done.stdout + done.stderr).split())
+    for verb in ("list", "plan"):
+        done = repo.matrix(verb, code=0)
+        assert said in " ".join((done.stdout + done.stderr).split())
