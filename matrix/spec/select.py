@@ -68,8 +68,16 @@ def select(
     for name in list(reasons):
         for need in upstream(edges, [name]):
             reasons.setdefault(need, f"needed by {name}")
-    left_out = "not named" if only or tags else "no changed file concerns it, by its paths or by what it imports"
-    return [Choice(job, job.name in reasons, reasons.get(job.name, left_out)) for job in jobs]
+    return [
+        Choice(job, job.name in reasons, reasons.get(job.name) or ("not named" if only or tags else _left_out(job)))
+        for job in jobs
+    ]
+
+
+def _left_out(job: Job) -> str:
+    """Say why no change concerns a job: where it names paths, what it imports was not looked at."""
+    by = "its paths, which alone were asked" if job.paths else "what it imports"
+    return f"no changed file concerns it, by {by}"
 
 
 NO_FLOOR = "all jobs: the matrix has no floor"
