@@ -73,10 +73,9 @@ def _of_change(e: Evidence) -> list[str]:
 
 
 def _of_base(e: Evidence, broken: Stretch) -> list[str]:
-    seen = e.failure.seen
-    if seen.pr is None and seen.base is not None:
+    if e.failure.seen.forked:
         return []  # a branch of its own: earlier runs of it are no runs of the base branch
-    on_base = [t for t in broken.hits if t.on_base and t.o.base is None]
+    on_base = [t for t in broken.hits if t.on_base and not t.o.forked]
     if on_base:
         return _names("fails alike on the base branch", on_base)
     return _names("fails alike on the same base", broken.hits)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 DAY = 86400.0
 WINDOW = 14 * DAY  # how far from the failure another sighting counts
+_TRUNKS = frozenset({"main", "master", "develop", "trunk"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,12 @@ class Observation:
     changed: frozenset[str] = frozenset()
     branch: str | None = None
     host: str | None = None
+
+    @property
+    def forked(self) -> bool:
+        """Whether it ran on a branch of its own that has no pull request; a push to a trunk may name its base too."""
+        away = self.base is not None and self.base != self.commit
+        return self.pr is None and away and self.branch is not None and self.branch not in _TRUNKS
 
 
 @dataclass(frozen=True, slots=True)

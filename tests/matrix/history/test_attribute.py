@@ -297,3 +297,14 @@ def test_no_evidence_calls_a_branch_of_its_own_or_an_unknown_one_the_base_branch
         assert not any("base branch" in said for said in found.compared if branch), found
         assert not any(", base branch" in said for said in found.compared), found
         assert found.value != "base" or branch is None
+
+
+def test_a_push_to_the_trunk_that_names_its_base_is_a_run_of_the_base_branch():
+    def at(hour, *, passed):
+        return Observation(
+            run=f"r{hour}", job="unit", at=hour * 3600.0, passed=passed, signature=None if passed else "s" * 16,
+            commit=f"c{hour}", base=f"c{hour - 1}", branch="main",
+        )  # fmt: skip
+
+    history = [at(h, passed=h < 20) for h in range(1, 30)]
+    assert attribute(Failure(at(30, passed=False), "unknown"), history).value == "base"
