@@ -83,6 +83,6 @@ def _values(text: str) -> dict[str, str]:
 
 
 def spent_today(past: Iterable[Past], user: str, day: str) -> int:
-    """Re-runs that a user asked for on this day on this pull request."""
+    """Re-runs that a user asked for on this day, by the answers that they got."""
     mine = (p.values for p in past if p.values.get("u") == user_digest(user))
     return sum(int(v.get("n") or 0) for v in mine if v.get("d") == day.replace("-", ""))

@@ -34,16 +34,18 @@ log = logging.getLogger("bot")
 
 def comments_on(github: GitHub, number: int) -> list[Comment]:
     """All comments on a pull request or issue, paged to the end."""
-    return [
-        Comment(
-            int(c["id"]),
-            (c.get("user") or {}).get("login", ""),
-            c.get("body") or "",
-            _votes(c),
-            c.get("updated_at") or "",
-        )
-        for c in github.pages(f"/issues/{number}/comments", most=10_000)
-    ]
+    return [_comment(c) for c in github.pages(f"/issues/{number}/comments", most=10_000)]
+
+
+def comments_since(github: GitHub, day: str) -> list[Comment]:
+    """Comments of the whole repository that were made or edited since a day began in UTC, the newest ones."""
+    listed = github.pages("/issues/comments", most=1000, since=f"{day}T00:00:00Z", sort="updated", direction="desc")
+    return [_comment(c) for c in listed]
+
+
+def _comment(data: dict[str, Any]) -> Comment:
+    author = (data.get("user") or {}).get("login", "")
+    return Comment(int(data["id"]), author, data.get("body") or "", _votes(data), data.get("updated_at") or "")
 
 
 def _votes(comment: dict[str, Any]) -> int:

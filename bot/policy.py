@@ -36,7 +36,7 @@ class Policy(_Model):
     approved_label: str = Field(
         "ok-to-test", description="A newcomer's pull request wants this label before its author may re-run."
     )
-    reruns_per_user_per_day: int = Field(30, ge=0, description="On one pull request; admins have no limit.")
+    reruns_per_user_per_day: int = Field(30, ge=0, description="Over all pull requests; admins have no limit.")
     quarantine_pull_request: bool = Field(
         False, description="/quarantine opens a pull request with its change, instead of answering with a patch."
     )
@@ -102,7 +102,7 @@ def denial(
 ) -> Markdown | None:
     """Why this user may not give this command now; None if they may.
 
-    `permission`: the user's on the repository. `spent`: re-runs that they asked for today on this pull request.
+    `permission`: the user's on the repository. `spent`: re-runs that they asked for today.
     """
     name, rule = policy.rule(command)
     rank = max(_RANK.get(permission, 0), 2 if user in policy.trusted else 0)
@@ -114,5 +114,6 @@ def denial(
             label = code(policy.approved_label)
             return Markdown(f"a maintainer must add the label {label} first, since you are new here")
     if command.verb == "rerun" and rank < 3 and spent >= policy.reruns_per_user_per_day:
-        return Markdown(f"your {policy.reruns_per_user_per_day} re-runs of today on this pull request are used up")
+        used = f"your {policy.reruns_per_user_per_day} re-runs of today are used up"
+        return Markdown(f"{used}; they count over all pull requests, until midnight UTC")
     return None

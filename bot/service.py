@@ -24,7 +24,7 @@ from bot.intents import Edit, Issue, OpenPull, React, Reply, Rerun, Unreact
 from bot.judging import judge_facts
 from bot.listening import corrections, poll, votes_on
 from bot.logs import Diagnose, diagnose_log
-from bot.perform import Performer, comments_on
+from bot.perform import Performer, comments_on, comments_since
 from bot.policy import PATH, Policy, denial, parse_policy
 from bot.quarantining import QUARANTINE, opened
 from bot.runs import Pull, Run, job_of, pull_of, run_of
@@ -172,7 +172,7 @@ class Bot:
         claim = self._claim(performer, event)
         if claim is None:
             return []
-        pairs, facts = self._answer_all(performer, event, commands, past)
+        pairs, facts = self._answer_all(performer, event, commands)
         body = written(event.comment, event.user, self.day(), pairs)
         good = all(a.ok for _, a in pairs)
         if self.keeper:
@@ -205,7 +205,7 @@ class Bot:
         performer.perform(event.number, [Edit(claim.id, body), React(event.comment, "confused")])
 
     def _answer_all(
-        self, performer: Performer, event: CommandEvent, commands: list[Command], past: list[Past]
+        self, performer: Performer, event: CommandEvent, commands: list[Command]
     ) -> tuple[list[tuple[Command, Answer]], Facts | None]:
         raw = self.github.get(f"/pulls/{event.number}")
         pull = pull_of(raw, self.github.repository)
@@ -215,7 +215,7 @@ class Bot:
             policy = self._policy(pull)
         except UsageError as e:
             return [(c, Answer(False, Markdown(prose(e.message)))) for c in commands], None
-        spent = spent_today(past, event.user, self.day())
+        spent = self._spent(event.user) if any(c.verb == "rerun" for c in commands) else 0
         facts: Facts | None = None
         pairs: list[tuple[Command, Answer]] = []
         for command in commands:
@@ -233,6 +233,11 @@ class Bot:
             spent += made.spent if made.ok else 0
             pairs.append((command, made))
         return pairs, facts
+
+    def _spent(self, user: str) -> int:
+        """Re-runs that a user asked for today, on whatever pull request: a second one is no way round the budget."""
+        answers = past_answers(comments_since(self.github, self.day()), self.login)
+        return spent_today(answers, user, self.day())
 
     def _context(self, command: Command, event: CommandEvent, facts: Facts, pull: Pull) -> Context:
         board = board_of_facts(facts, web=f"https://github.com/{self.github.repository}")

@@ -16,6 +16,7 @@ from typing import Any
 REPO = "/repos/{owner}/{repo}"
 PATHS = [
     REPO,
+    "/app/installations/{installation_id}/access_tokens",
     "/rate_limit",
     "/user",
     *(
@@ -48,6 +49,7 @@ PATHS = [
             "/git/refs",
             "/git/trees",
             "/issues",
+            "/issues/comments",
             "/issues/comments/{comment_id}",
             "/issues/comments/{comment_id}/reactions",
             "/issues/comments/{comment_id}/reactions/{reaction_id}",

@@ -26,17 +26,37 @@ def _need(name: str) -> str:
     return value
 
 
+def app_login() -> Auth.AppAuth | None:
+    """Return the App's login, tried once on this host; None where the bot has a token of its own.
+
+    Raises:
+        UsageError: the App's id or key is missing or none.
+
+    """
+    ident = os.environ.get("BOT_APP_ID", "")
+    if not ident:
+        return None
+    # Many stores of secrets keep a text on one line.
+    app = Auth.AppAuth(ident, _need("BOT_APP_KEY").replace("\\n", "\n"))
+    try:
+        app.create_jwt()
+    except Exception:  # noqa: BLE001 - whatever the library says of a key must not be printed
+        raise UsageError("BOT_APP_KEY is no private key", 'give the text of the file: "$(cat key.pem)"') from None
+    return app
+
+
 def bots(cache: MutableMapping[int, str], login: str, pace: float) -> MakeBot:
     """Make bots for repositories, by a token or as an App's installation."""
     # One client a repository, kept: the seconds between writes and the remembered answers hold over events.
     clients: dict[tuple[str, int | None], GitHub] = {}
     base_url = os.environ.get("GITHUB_API_URL", API)
+    app = app_login()
 
     def auth(installation: int | None) -> Auth.Auth:
-        if app := os.environ.get("BOT_APP_ID"):
+        if app:
             if installation is None:
                 raise UsageError("the delivery names no installation of the App")
-            return Auth.AppAuth(int(app), _need("BOT_APP_KEY")).get_installation_auth(installation)
+            return app.get_installation_auth(installation)  # asks for a token, and for a new one before it ends
         return Auth.Token(_need("GITHUB_TOKEN"))
 
     def make(repository: str, installation: int | None) -> Bot:

@@ -221,12 +221,21 @@ def test_several_commands_get_one_answer_with_a_line_each(fake, say, failed):
     assert "did you mean `/rerun`" in text
 
 
-def test_the_budget_of_a_user_counts_answers_on_the_pull_request(fake, say, failed):
+def test_the_budget_of_a_user_counts_over_all_pull_requests(fake, bot, say, failed):
     fake.contents[("main", PATH)] = "reruns_per_user_per_day: 1\n"
     assert "✅" in say("/rerun", "ann")
     fake.finish(failed, {"unit (3.11)": ("failure", LOG), "gpu": ("failure", LOG)})
-    assert "used up" in say("/rerun", "ann")
-    assert len(reruns(fake)) == 1
+    assert "your 1 re-runs of today are used up" in say("/rerun", "ann")
+    other = fake.add_run(B, [("unit", "failure", LOG)])
+    fake.add_pull(8, B, author="ann")
+    c = fake.add_comment(8, "/rerun", "ann")
+    bot.handle(CommandEvent(8, c, "ann", "/rerun"))
+    assert "used up" in fake.comments_of(8, LOGIN)[0]
+    assert len(fake.run_map[other]["attempts"]) == 1
+    bot.day = lambda: "2026-12-02"
+    bot.handle(CommandEvent(8, fake.add_comment(8, "/rerun", "ann"), "ann", "/rerun"))
+    assert len(fake.run_map[other]["attempts"]) == 2
+    assert len(reruns(fake)) == 2
 
 
 def test_policy_comes_from_the_base_branch_and_a_bad_one_is_said(fake, say, failed):

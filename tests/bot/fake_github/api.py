@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import datetime as dt
 import hashlib
 import io
 import itertools
@@ -11,19 +12,21 @@ import re
 import zipfile
 from urllib.parse import urlencode
 
+import jwt
 from werkzeug.exceptions import NotFound
 
 from fake_github.world import ApiError, World, now
 
 R = "/repos/<owner>/<name>"
 ROUTES = [
+    ("POST", "/app/installations/<int:i>/access_tokens", "access_token"),
     ("GET", R, "repo"), ("GET", "/rate_limit", "rate"), ("GET", "/user", "user_me"),
     *((method, R + path, handler) for method, path, handler in [
         ("GET", "/pulls", "pulls_list"), ("POST", "/pulls", "pull_new"), ("GET", "/pulls/<int:n>", "pull"), ("GET", "/pulls/<int:n>/files", "files"),
         ("GET", "/issues", "issues_list"), ("POST", "/issues", "issue_new"),
         ("GET", "/issues/<int:n>", "issue"), ("PATCH", "/issues/<int:n>", "issue_edit"),
         ("GET", "/issues/<int:n>/comments", "comments"), ("POST", "/issues/<int:n>/comments", "comment_new"),
-        ("GET", "/issues/comments/<int:c>", "comment"), ("PATCH", "/issues/comments/<int:c>", "comment_edit"),
+        ("GET", "/issues/comments", "all_comments"), ("GET", "/issues/comments/<int:c>", "comment"), ("PATCH", "/issues/comments/<int:c>", "comment_edit"),
         ("DELETE", "/issues/comments/<int:c>", "comment_del"),
         ("GET", "/issues/comments/<int:c>/reactions", "reactions"),
         ("POST", "/issues/comments/<int:c>/reactions", "react_new"),
@@ -64,6 +67,21 @@ class Api(World):
 
     blob: str
     remaining: int
+
+    def h_access_token(self, q, i):
+        """A token of the App's installation, for who signed with its key."""
+        try:
+            jwt.decode(q.headers["Authorization"].removeprefix("Bearer "), self.app_key, algorithms=["RS256"])
+        except jwt.InvalidTokenError:
+            raise ApiError(401, "A JSON web token could not be decoded") from None
+        ends = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self.token_seconds)
+        token = f"ghs_{next(self.ids)}"
+        self.tokens.append(token)
+        return {
+            "token": token,
+            "expires_at": ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "permissions": {"issues": "write"},
+        }, 201
 
     def h_repo(self, q):
         v = self._ex("full-repository-default-response", full_name=self.full_name, name=self.name, url=self.repo_url)
@@ -159,6 +177,10 @@ class Api(World):
         if n not in self.pulls and n not in self.issues:
             raise NotFound
         return self.comment_view(self.add_comment(n, self._body(q), self.actor)), 201
+
+    def h_all_comments(self, q):
+        found = [c for c, x in self.comment_map.items() if x["up"] >= q.args.get("since", "")]
+        return self._page(q, [self.comment_view(c) for c in found])
 
     def h_comment(self, q, c):
         return self.comment_view(c)

@@ -132,7 +132,8 @@ class FakeGitHub(Api):
         fault = self._fault(q)
         if fault and not fault.after:
             return self._send(fault.body, fault.status, {**self._rate(), **fault.headers})
-        if not q.headers.get("Authorization"):
+        known = not self.app_key or "/access_tokens" in q.path or q.authorization.token in self.tokens[-1:]
+        if not q.headers.get("Authorization") or not known:
             problem = {"message": "Requires authentication", "documentation_url": "https://docs.github.com/rest"}
             return self._send(problem, 401, self._rate())
         response = self._answer(q)

@@ -40,6 +40,7 @@ class World:
         self.checks, self.annots, self.arts = {}, collections.defaultdict(list), {}
         self.contents, self.issues, self.commits = {}, {}, {}
         self.page_max = 100
+        self.app_key, self.token_seconds, self.tokens = None, 3600, []  # public key of an App, its tokens
         self.trees, self.inline_max = {}, 1 << 20
 
     # ---- seeding

@@ -8,8 +8,12 @@ import time
 
 import pytest
 import requests
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.app import signature
+from bot.events import CommandEvent
+from bot.verbs.serve import bots
 
 
 @pytest.fixture
@@ -38,6 +42,45 @@ def test_without_its_secrets_it_does_not_start(tmp_path, port, missing):
     _, err = server.communicate(timeout=60)
     assert server.returncode == 2
     assert f"{missing} is not set" in err
+    assert "Traceback" not in err
+
+
+@pytest.fixture(scope="module")
+def key():
+    """The private and the public key of an App."""
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = made.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return private.decode(), made.public_key().public_bytes(serialization.Encoding.PEM, form).decode()
+
+
+@pytest.mark.parametrize("on_one_line", [False, True])
+@pytest.mark.parametrize(("seconds", "several"), [(3600, False), (5, True)])
+def test_as_an_app_it_works_with_a_token_of_the_installation_and_renews_it(
+    fake, key, monkeypatch, seconds, several, on_one_line
+):
+    private, fake.app_key = key
+    fake.token_seconds = seconds
+    monkeypatch.setenv("BOT_APP_ID", "12")
+    monkeypatch.setenv("BOT_APP_KEY", private.replace("\n", "\\n") if on_one_line else private)
+    monkeypatch.setenv("GITHUB_API_URL", fake.base)
+    fake.add_pull(7, "a" * 40, author="ann")
+    bot = bots({}, "ci-bot[bot]", 0.0)(fake.full_name, 77)
+    for _ in range(2):
+        bot.handle(CommandEvent(7, fake.add_comment(7, "/help", "ann"), "ann", "/help"))
+    assert len(fake.comments_of(7, "ci-bot[bot]")) == 2
+    assert (len(fake.tokens) > 1) is several
+
+
+def test_a_key_that_is_none_is_refused_before_it_serves_and_never_printed(tmp_path, port):
+    env = {"BOT_WEBHOOK_SECRET": "s", "BOT_LOGIN": "x[bot]", "BOT_APP_ID": "12", "BOT_APP_KEY": "no-key-at-all"}
+    server = start(tmp_path, port, **env)
+    _, err = server.communicate(timeout=60)
+    assert server.returncode == 2
+    assert "BOT_APP_KEY is no private key" in err
+    assert "no-key-at-all" not in err
     assert "Traceback" not in err
 
 
