@@ -16,6 +16,7 @@ from bot.github import BudgetError, GitHub, GitHubError
 from bot.runs import Job, Run
 from bot.safe_zip import HostileArchiveError, SafeZip
 from matrix.errors import MatrixError
+from matrix.masking import shown_line
 from matrix.triage.model import LogReport
 
 log = logging.getLogger("bot")
@@ -125,7 +126,7 @@ class Logs:
 
 def _excerpt(lines: list[bytes], line: int, last: int) -> str:
     picked = itertools.islice(lines, max(0, line - 1 - _BEFORE), last)
-    return "\n".join(one[:500].decode("utf-8", "replace") for one in picked)
+    return "\n".join(shown_line(one) for one in picked)
 
 
 def file_name(name: str) -> str:

@@ -21,6 +21,7 @@ from bot.board import (
     fold_cascades,
     is_bad,
 )
+from matrix.masking import shown_line
 from matrix.records import FINAL, QUARANTINED, Attempt, JobRecord, RunRecord, Status
 from matrix.triage.model import Cause
 
@@ -42,8 +43,7 @@ def lines_of_folder(folder: Path) -> ReadLines:
         if not full.is_relative_to(top) or not full.is_file():
             return ""
         with full.open("rb") as f:
-            picked = [line[:500] for line in itertools.islice(f, max(0, first - 1), last)]
-        return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in picked).decode("utf-8", "replace")
+            return "".join(shown_line(line) + "\n" for line in itertools.islice(f, max(0, first - 1), last))
 
     return read
 

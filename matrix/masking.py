@@ -36,6 +36,12 @@ _SHAPES = re.compile(
     )"""
 )
 _KEY_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END \1-----|\Z)", re.DOTALL)
+# An excerpt may begin inside of a key.
+_KEY_TAIL = re.compile(
+    r"(?:^[ \t]*[A-Za-z0-9+/=]{16,76}[ \t]*\n){0,80}^[ \t]*[A-Za-z0-9+/=]{1,76}[ \t]*\n"
+    r"[ \t]*(-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----)",
+    re.MULTILINE,
+)
 _USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,20}://)[^\s/@:'\"<>]*(?::[^\s/@'\"<>]*)?@(?=[\w\[])")
 _BARE_USERINFO = re.compile(r"(?<![\w/:.@-])([A-Za-z][\w.-]{0,40}):(?!//)([^\s:@/'\"]{6,100})@(?=[\w-]+(?:\.[\w-]+)+)")
 _SCHEME = r"(?:bearer|basic|token|digest|apikey|negotiate)\s"
@@ -95,9 +101,16 @@ def _mask_assigned(found: re.Match[str]) -> str:
     return found[1] + (MASK if secret else found["value"])
 
 
+def shown_line(raw: bytes, most: int = 500) -> str:
+    """Return the beginning of a log's line, masked first: a cut takes a credential's shape away."""
+    return mask(raw[: 8 * most].decode("utf-8", "replace").rstrip("\n"))[:most]
+
+
 def mask(text: str) -> str:
     """Return the text with every credential that was recognised replaced by `***`."""
     text = _KEY_BLOCK.sub(rf"-----BEGIN \1----- {MASK}", text)
+    if "-----END " in text:  # the search looks eighty lines ahead from each
+        text = _KEY_TAIL.sub(rf"{MASK} \1", text)
     text = _USERINFO.sub(rf"\1{MASK}@", text)
     text = _BARE_USERINFO.sub(rf"\1:{MASK}@", text)
     text = _AUTHORIZATION.sub(rf"\1{MASK}", text)

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from matrix.masking import mask
+from matrix.masking import mask, shown_line
 
 ALNUM = string.ascii_letters + string.digits
 HASH = "0123456789abcdef"
@@ -115,3 +115,14 @@ def test_masking_is_stable():
 def test_no_text_makes_masking_slow(piece):
     # A pattern that backtracks takes minutes for this; the test's own time limit is the judge.
     assert mask(piece * 30_000)
+
+
+def test_a_line_is_masked_before_it_is_cut():
+    line = b"x" * 485 + b" ghp_" + b"a1B2" * 9 + b" rest\n"
+    assert "ghp_" not in shown_line(line)
+    assert len(shown_line(line)) <= 500
+
+
+def test_a_key_of_which_only_the_end_is_shown_is_masked():
+    text = "log\nMIIEvQIBADANBgkqhkiG9w0BAQEF\nAASCBKcwggSjAgEAAoIBAQC7\n-----END PRIVATE KEY-----\nafter"
+    assert mask(text) == "log\n*** -----END PRIVATE KEY-----\nafter"
