@@ -187,6 +187,8 @@ class _View:
 
     def _matrix_rerun(self, what: str) -> Markdown:
         run = self.board.runs[0].id if self.board.runs else "last"
+        if run.isdecimal():  # a run of GitHub's, of which `matrix` knows nothing
+            return Markdown(f"<code>gh run rerun {run} --failed</code>")
         # Word joiners inside a run's id would be copied into the shell.
         known = Markdown(run) if is_own(run) else html_text(shlex.quote(run))
         return Markdown(f"<code>matrix rerun {known} {html_text(what)}</code>")

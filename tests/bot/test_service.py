@@ -339,6 +339,8 @@ def test_a_red_default_branch_is_one_issue_opened_updated_and_closed(fake, bot):
     (issue,) = fake.issues.values()
     assert issue["title"] == "CI is red on main"
     assert issue["body"].startswith(MARKER)
+    assert f"<code>gh run rerun {rid} --failed</code>" in issue["body"]  # `matrix rerun` knows no run of GitHub's
+    assert "matrix rerun" not in issue["body"]
     fake.new_attempt(rid, [("unit", "success", "")])
     bot.handle(RunEvent(run_of(fake.run_view(rid))))
     assert issue["state"] == "closed"
