@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import sys
 import time
@@ -36,13 +37,8 @@ def command(ranks: int | None, log_dir: Path | None, dry_run: bool, arguments: t
 
 def _new_folder() -> Path:
     """Make a folder that no other job has, not even one started in the same second."""
-    first = folder = Path("logs") / time.strftime("%Y%m%d-%H%M%S")
-    number = 1
-    while True:
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            number += 1
-            folder = first.with_name(f"{first.name}-{number}")
-        else:
-            return folder
+    from dsv4.parallel.launch import make_folder  # noqa: PLC0415
+
+    first = Path("logs") / time.strftime("%Y%m%d-%H%M%S")
+    names = itertools.chain([first.name], (f"{first.name}-{number}" for number in itertools.count(2)))
+    return next(folder for folder in map(first.with_name, names) if make_folder(folder, new=True))

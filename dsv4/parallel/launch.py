@@ -95,6 +95,18 @@ def free_endpoints(count: int) -> list[str]:
             s.close()
 
 
+def make_folder(path: Path, *, new: bool = False) -> bool:
+    """Make a folder for logs; False where it has to be new and is there. Raises UsageError where none can be made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=not new)
+    except OSError as e:
+        if new and os.path.lexists(path):
+            return False
+        raise UsageError(f"{path}: no folder for logs: {e.strerror}", "name another one with --log-dir") from None
+    return True
+
+
 def launch(command: Sequence[str], ranks: int, log_dir: Path, out: TextIO = sys.stdout) -> Outcome:
     """Run `command` in `ranks` processes; `log_dir/workerlog.R` takes each one's output, rank 0's is shown as well.
 
@@ -103,7 +115,7 @@ def launch(command: Sequence[str], ranks: int, log_dir: Path, out: TextIO = sys.
     """
     if log_dir.exists() and any(log_dir.glob("workerlog.*")):
         raise UsageError(f"{log_dir}: holds logs of another run", "name a new folder with --log-dir")
-    log_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(log_dir)
     job = _Job(command, ranks, log_dir, out)
     with job:
         job.start()

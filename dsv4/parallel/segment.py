@@ -50,10 +50,11 @@ def _weights(config: ModelConfig, method: str) -> Weights:
         matched = {name for name in CLASSES if re.fullmatch(pattern, name)}
     except re.error as e:
         raise UsageError(f"parallel.seg_method `{method}`: {e}", "write layer:DecoderLayer|MTPModule") from None
-    if not matched & {"DecoderLayer", "MTPModule"}:
+    layers = ["DecoderLayer", *(["MTPModule"] if config.mtp_layers else [])]
+    if not matched.intersection(layers):
         raise UsageError(
             f"parallel.seg_method `{method}` matches no layer of this model",
-            f"its classes are {', '.join(CLASSES)}: write layer:DecoderLayer or layer:DecoderLayer|MTPModule",
+            f"its layers are of class {' and '.join(layers)}: write layer:{'|'.join(layers)}",
         )
     one = {name: float(name in matched) for name in CLASSES}
     return Weights(

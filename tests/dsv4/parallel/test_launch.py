@@ -137,3 +137,14 @@ def test_jobs_of_one_second_have_folders_of_their_own(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("time.strftime", lambda _form: "now")
     assert [str(_new_folder()) for _ in range(3)] == ["logs/now", "logs/now-2", "logs/now-3"]
+
+
+def test_logs_that_can_be_no_folder_are_told_and_never_waited_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("logs").symlink_to("nowhere")
+    with pytest.raises(UsageError, match="no folder for logs") as caught:
+        _new_folder()
+    assert "--log-dir" in caught.value.advice
+    Path("file").write_text("")
+    with pytest.raises(UsageError, match="no folder for logs"):
+        launch([sys.executable, "-c", ""], 1, Path("file/logs"), io.StringIO())

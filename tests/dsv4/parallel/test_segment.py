@@ -28,6 +28,12 @@ def test_a_method_that_matches_no_layer_names_those_there_are(method):
     assert "DecoderLayer" in f"{caught.value.message} {caught.value.advice}"
 
 
+def test_a_class_of_which_this_model_has_no_layer_matches_none():
+    with pytest.raises(UsageError, match="matches no layer") as caught:
+        cut(ModelConfig(mtp_layers=0, mtp_compress_ratios=()), 2, "layer:MTPModule")
+    assert caught.value.advice == "its layers are of class DecoderLayer: write layer:DecoderLayer"
+
+
 def test_more_stages_than_layers_are_refused():
     with pytest.raises(UsageError, match="only 4 decoder layers"):
         cut(ModelConfig(), 5, "cost")
