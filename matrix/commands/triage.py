@@ -53,12 +53,9 @@ def command(
         raise UsageError("--explain reads a log twice, which stdin does not allow", "save the log to a file first")
     rules = load_rules([user_rules(Path.cwd())])
     each = tracked(logs, len(logs), "logs") if len(logs) > 1 else logs
-    made = TriageReport(
-        logs=[
-            diagnose(path, exit_code=_exit_code(path) if exit_code is None else exit_code, job=job, rules=rules)
-            for path in each
-        ]
-    )
+    known = {path: _recorded(path) for path in logs}
+    codes = {path: found[2].exit_code if found and exit_code is None else exit_code for path, found in known.items()}
+    made = TriageReport(logs=[diagnose(path, exit_code=codes[path], job=job, rules=rules) for path in each])
     if html is not None:
         from matrix.triage.page import page  # noqa: PLC0415
 
@@ -70,9 +67,10 @@ def command(
 
         click.echo("\n".join(explain(log, rules) for log in made.logs), nl=False)
     else:
-        for log in made.logs:
+        for log, found in zip(made.logs, map(known.get, logs), strict=True):
             _print(log)
-            _print_record(log)
+            if found:
+                _print_record(log, *found)
     if check and any(log.status == "failed" for log in made.logs):
         sys.exit(1)
 
@@ -108,18 +106,8 @@ def _recorded(path: str) -> tuple[str, str, Attempt] | None:
     return next(((run.id, job.name, a) for job in run.jobs for a in job.attempts if a.log == inside), None)
 
 
-def _exit_code(path: str) -> int | None:
-    """Return the exit code that the log's run recorded."""
-    found = _recorded(path)
-    return found[2].exit_code if found else None
-
-
-def _print_record(log: LogReport) -> None:
+def _print_record(log: LogReport, run: str, job: str, attempt: Attempt) -> None:
     """Print what the run knows of this attempt and its log does not say: a signal, a hand-off, a baseline."""
-    found = _recorded(log.path)
-    if found is None:
-        return
-    run, job, attempt = found
     told = {cause.category for cause in log.causes}
     for cause in attempt.causes:
         if cause.category not in told:

@@ -88,5 +88,5 @@ def _last_words(a: Analysis, last: Incident) -> bool:
     return True
 
 
-_NOT_WELL = re.compile(r"\b(?:not|never|un)[ -]?(?:be |been )?(?:complete|finish|success|done|pass|ok)", re.IGNORECASE)
+_NOT_WELL = re.compile(r"\b(?:not|never) (?:be |been )?(?:complete|finish|success|done|pass)", re.IGNORECASE)
 _WELL = re.compile(r"\b(?:all good|done|success(?:ful(?:ly)?)?|passed|finished|completed?|ok)\b", re.IGNORECASE)
