@@ -17,12 +17,12 @@ from bot.escape import (
     LIMIT,
     Markdown,
     cell_code,
+    code,
     excerpt,
     fence,
     html_text,
     is_own,
     link,
-    own_code,
     prose,
     sentence,
     shorten,
@@ -169,7 +169,7 @@ class _View:
         return words.nth(attempt, self.language)
 
     def run_name(self, run: RunRef) -> Markdown:
-        label = cell_code(shorten(run.label or run.id, self.limits.name))
+        label = code(shorten(run.label or run.id, self.limits.name))  # unbroken: an id is copied into commands
         return link(label, run.url) if run.url else label
 
     def job_name(self, row: Row) -> Markdown:
@@ -196,7 +196,7 @@ class _View:
     def commit(self, sha: str) -> Markdown:
         if not re.fullmatch(r"[0-9a-f]{7,64}", sha):
             return self.name(sha)
-        label = own_code(sha[:10])
+        label = code(sha[:10])
         return link(label, f"{self.board.web}/commit/{sha}") if self.board.web else label
 
     def excerpt(self, finding: Finding) -> Markdown:

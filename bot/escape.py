@@ -87,14 +87,8 @@ def cell_code(text: str) -> Markdown:
 
 
 def is_own(text: str) -> bool:
-    """Tell for an id that we or GitHub made (a run, a commit): letters, digits, dots and dashes."""
-    return re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.-]*", text) is not None
-
-
-def own_code(text: str) -> Markdown:
-    """Make an id of our own as code, with nothing put in: it is copied into commands."""
-    assert is_own(text), text
-    return Markdown(f"<code>{text}</code>")
+    """Tell for the id of a run of `matrix`, whose form nothing has that GitHub links inside of code."""
+    return re.fullmatch(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}", text) is not None
 
 
 _LINKED: tuple[tuple[re.Pattern[str], str], ...] = (

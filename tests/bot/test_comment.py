@@ -116,6 +116,20 @@ def test_without_a_bot_the_command_line_is_shown():
     assert "/rerun" not in text
 
 
+@pytest.mark.parametrize("ident", ["20261201-135955-4a61", "17263748512"])
+def test_an_id_is_copied_from_the_comment_as_it_is(ident):
+    text = compose(board(row(), runs=(RunRef(ident, label=ident),), commands=False))
+    assert f"`{ident}`" in text
+    assert f" rerun {ident} " in text
+
+
+@pytest.mark.parametrize("ident", ["www.example.com", "GH-12", "a@b.c", "20261201-135955-4a61.example.com"])
+def test_what_only_claims_to_be_an_id_is_no_link(ident):
+    text = compose(board(row(), runs=(RunRef(ident, label=ident),), commands=False))
+    assert f" rerun {ident}" not in text
+    assert problems(text) == []
+
+
 def test_failing_tests_are_listed_once_each():
     text = compose(board(row("a", failing_tests=("t::x", "t::y")), row("b", failing_tests=("t::x",))))
     block = text.split("Failing tests")[1].split("</details>")[0]
